@@ -47,7 +47,7 @@ def on_disk():
 def fill_disk(folder):
     """Takes all space that is left; -> the file to delete again."""
     filler = folder / "filler"
-    with open(filler, "wb", buffering=0) as f:
+    with open(filler, "ab", buffering=0) as f:
         for size in (1 << 16, 1 << 12, 512):
             try:
                 while True:
@@ -76,9 +76,14 @@ def test_disk_full(small_disk, on_disk):
     assert w.fill("t", 200, 1000) == []
     filler = fill_disk(small_disk)
 
-    # the rest of the segment's last block may still take a little
-    errors = until(lambda: w.fill("t", 50, 100_000))
-    assert set(errors) == {STORAGE_ERROR}
+    # What is left of the segment, and what a given up segment frees again, still take a little.
+    def all_refused():
+        errors = w.fill("t", 50, 100_000)
+        assert set(errors) <= {STORAGE_ERROR}
+        return len(errors) == 50
+
+    until(all_refused)
+    fill_disk(small_disk)       # less than such a record, but enough for small ones, may be left
     status, text = get(server, "/readyz")
     assert status == 503 and "no space left" in text
     check_all(server, w.acked)
