@@ -42,6 +42,7 @@ options_gather(struct ls_options *o, const struct serve_flags *f, struct ls_erri
         LS_TRY(cli_options_read(o, f->config, &f->set, reterr));
         LS_TRY(cli_option_flag(o, "data.dir", f->data_dir, reterr));
         LS_TRY(cli_option_flag(o, "store.url", f->store, reterr));
+        LS_TRY(cli_option_flag(o, "meta.url", f->meta, reterr));
         LS_TRY(cli_option_flag(o, "kafka.listen", f->kafka, reterr));
         LS_TRY(cli_option_flag(o, "http.listen", f->http, reterr));
         LS_TRY(cli_option_flag(o, "advertise", f->advertise, reterr));
@@ -158,16 +159,23 @@ serve_http(struct serve *s, struct ls_errinfo *reterr)
 static ls_err
 serve_start(struct serve *s, struct ls_errinfo *reterr)
 {
+        char advertised[ADDRESS_BYTES_MAX];
+
         LS_TRY(ls_streams_open(s->options, &s->streams, reterr));
         LS_TRY(serve_loops(s, reterr));
         LS_TRY(serve_kafka(s, reterr));
-        return serve_http(s, reterr);
+        LS_TRY(serve_http(s, reterr));
+        ls_kafka_advertised(s->kafka, advertised, sizeof advertised);
+        return ls_streams_announce(s->streams, advertised, s->http_address, reterr);
 }
 
 /* Also of what started by half. */
 static void
 serve_stop(struct serve *s)
 {
+        if (s->kafka != NULL && ls_streams_shared(s->streams) &&
+            ls_streams_announce(s->streams, NULL, NULL, NULL) != LS_OK)
+                ls_log_warn("serve", "event=not_withdrawn others list this broker for a while");
         ls_http_server_stop(s->http);
         ls_kafka_stop(s->kafka, DRAIN_MS);
         if (s->streams != NULL)
@@ -218,13 +226,11 @@ serve_with(const struct serve_flags *f)
         struct ls_options options;
         int result;
 
-        if (f->meta != NULL)
-                return cli_misuse("--meta (many brokers) is not there yet: the metadata is in the "
-                                  "data folder");
         ls_options_init(&options);
         if (options_gather(&options, f, &info) != LS_OK) {
                 result = cli_misuse("%s", info.text);
-        } else if (*ls_option_text(&options, LS_OPT_DATA_DIR) == '\0') {
+        } else if (*ls_option_text(&options, LS_OPT_DATA_DIR) == '\0' &&
+                   *ls_option_text(&options, LS_OPT_META_URL) == '\0') {
                 result = cli_misuse("say where to keep the data: lakestream serve --data-dir DIR");
         } else {
                 log_start(&options);
@@ -259,7 +265,9 @@ cli_serve(int argc, char **argv)
                   "where tables are kept: s3://, az:// or gs:// BUCKET/PREFIX; default: in the "
                   "data folder",
                   0, 0 },
-                { "meta", CLI_TEXT, &f.meta, "URL", "not there yet", 0, 0 },
+                { "meta", CLI_TEXT, &f.meta, "URL",
+                  "many brokers on one store: postgres://… of their metadata (no --data-dir)", 0,
+                  0 },
         };
         struct cli_args args;
         int result = CLI_OK;

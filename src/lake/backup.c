@@ -5,7 +5,8 @@
  *   meta/backup-<commit number>-<epoch>-<changes>.db     (20, 10 and 10 digits)
  *
  * so that names ascend with age. It becomes visible whole or not at all. `lakestream doctor
- * rebuild` begins from the newest one. Layout: docs/formats/metadata.md. */
+ * rebuild` begins from the newest one. Layout: docs/formats/metadata.md. A database that several
+ * brokers share is backed up by its own tools: there are no copies here. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -184,7 +185,7 @@ lake_backup(struct ls_lake *lake, int64_t now_ms, bool force)
         uint64_t commit = 0, changes;
         ls_err e;
 
-        if (interval == 0 || lake->backup_ms == BACKUP_BY_OTHERS ||
+        if (lake->o.shared || interval == 0 || lake->backup_ms == BACKUP_BY_OTHERS ||
             (!backup_due(lake, now_ms, interval) && !force))
                 return LS_OK;
         lake->next_backup_ms = now_ms + interval;

@@ -7,6 +7,9 @@
  *
  * A partitioned table's rows go to one file a partition tuple instead: split.h.
  *
+ * Several brokers. A run begins with what all of them have committed; when another one compacts the
+ * same offsets meanwhile, the floor has moved, and this run begins again from there.
+ *
  * A partition whose WAL is damaged is compacted up to the damage and then left alone, so that it
  * does not stop the others; the log names the range.
  */
@@ -169,6 +172,7 @@ take_partition(struct compaction *c, const struct target *t, int64_t *ret_done)
 
                 if (lake_stopping(c->s->lake) || atomic_load(&c->s->gone))
                         return LS_ESHUTDOWN;
+                lake_lease_keep(c->s);
                 e = ls_wal_read(c->s->wal, t->partition, &r);
                 for (size_t i = 0; i < r.slice_count && e == LS_OK; i++)
                         e = add_batches(c, t, ls_slice_span(r.slices[i]), &offset);
@@ -183,11 +187,12 @@ take_partition(struct compaction *c, const struct target *t, int64_t *ret_done)
 /* --- the change --- */
 
 static void
-add_floor(struct compaction *c, int32_t partition, int64_t floor)
+add_floor(struct compaction *c, int32_t partition, int64_t from, int64_t floor)
 {
         struct ls_meta_floor f = { partition, floor };
 
         LS_PUSH(c->change.floors, c->change.floor_count, c->change.floor_cap, f);
+        LS_PUSH(c->change.floors_from, c->change.floor_from_count, c->change.floor_from_cap, from);
 }
 
 /* Runs of rows become extents; neighbours meet, so that every offset is covered. */
@@ -241,6 +246,7 @@ change_reset(struct compaction *c)
         ls_free(change->add_extents);
         ls_free(change->file_is_new);
         ls_free(change->floors);
+        ls_free(change->floors_from);
         *change = (struct lake_change){ .operation = "append" };
         c->writer = NULL;
         c->record_bytes = 0;
@@ -263,7 +269,7 @@ change_abandon(struct compaction *c)
                         keys[count++] = c->change.files[i].key;
         }
         if (count > 0 &&
-            ls_meta_garbage_add(c->s->lake->o.meta, keys, count, ls_clock_wall_ms()) != LS_OK)
+            ls_meta_garbage_add(c->s->lake->o.meta, keys, count, lake_now_ms(c->s->lake)) != LS_OK)
                 ls_log_warn("lake", "event=garbage_not_noted topic=%s files=%zu",
                             c->spec.kafka_name, count);
         ls_free(keys);
@@ -280,6 +286,15 @@ apply_floor(void *ctx, int32_t partition, const struct ls_meta_partition *p)
 }
 
 static ls_err
+follow_commit(struct compaction *c)
+{
+        /* The views may not even know the records that others compacted. */
+        if (c->s->lake->o.shared)
+                return lake_refresh(c->s);
+        return ls_meta_partitions(c->s->lake->o.meta, c->spec.stream_id, apply_floor, c->s);
+}
+
+static ls_err
 change_commit(struct compaction *c)
 {
         if (c->change.floor_count == 0)
@@ -287,7 +302,8 @@ change_commit(struct compaction *c)
         add_extents(c);
         c->change.as_of_ms = c->oldest_ms;
         LS_TRY(lake_table_commit(c->s, &c->change));
-        LS_TRY(ls_meta_partitions(c->s->lake->o.meta, c->spec.stream_id, apply_floor, c->s));
+        atomic_store(&c->s->lake->purge_wanted, true);
+        LS_TRY(follow_commit(c));
         ls_metric_add(&metric_files, (int64_t)c->change.file_count);
         ls_metric_add(&metric_records, c->records);
         ls_metric_add(&metric_bytes, (int64_t)c->record_bytes);
@@ -336,6 +352,21 @@ block_partition(struct compaction *c, struct target *t, int64_t done)
         t->to = done;
 }
 
+/* The WAL did not give what the plan was made for. LS_CONFLICT: another broker compacted it
+ * meanwhile, and it may be deleted already; else as it was. */
+static ls_err
+overtaken(struct compaction *c, const struct target *t, ls_err e)
+{
+        struct ls_wal_view view;
+
+        if (!c->s->lake->o.shared || (e != LS_EBROKEN && e != LS_END && e != LS_ABSENT))
+                return e;
+        LS_TRY(lake_refresh(c->s));
+        if (ls_wal_view(c->s->wal, t->partition, &view) != LS_OK)
+                return LS_CANCELED;
+        return view.floor != t->begun ? LS_CONFLICT : LS_EBROKEN;
+}
+
 /* One partition into the change. LS_CORRUPT: begin the change again, without the batch that does
  * not decode. */
 static ls_err
@@ -346,7 +377,7 @@ take_target(struct compaction *c, struct target *t)
 
         if (c->split != NULL)
                 lake_split_begin(c->split, t->partition, t->from);
-        e = take_partition(c, t, &done);
+        e = overtaken(c, t, take_partition(c, t, &done));
         if (e == LS_EBROKEN || e == LS_CORRUPT)
                 block_partition(c, t, done);
         else if (e == LS_FULL)
@@ -358,7 +389,7 @@ take_target(struct compaction *c, struct target *t)
         if (c->split != NULL)
                 lake_split_end(c->split, done);
         if (done > t->from)
-                add_floor(c, t->partition, done);
+                add_floor(c, t->partition, t->begun, done);
         t->from = done;
         return LS_OK;
 }
@@ -408,6 +439,7 @@ compact_some(struct compaction *c)
 static ls_err
 compact_open(struct compaction *c)
 {
+        LS_TRY(lake_refresh(c->s));
         LS_TRY(plan_targets(c));
         if (c->target_count == 0)
                 return LS_OK;

@@ -4,6 +4,9 @@
  * transaction that made the object garbage, so a crash loses nothing; deletes are repeated until
  * the list says done. A missing object is deleted already. Errors are counted, not logged one by
  * one.
+ *
+ * Several brokers: the list is everybody's, WAL objects stand on it too, and whoever has the upkeep
+ * lease works on it.
  */
 #include <stdio.h>
 
@@ -13,10 +16,10 @@
 #include "lake/lake_int.h"
 #include "sys/file.h"
 
-#define GC_KEYS_MAX         1000 /* of one round */
-#define GC_GONE_MAX         64   /* deleted streams of one round */
-#define GC_BACKUPS_KEPT     3
-#define GC_BACKUP_BYTES_MAX ((size_t)16 << 30)
+#define GC_KEYS_MAX     1000 /* of one round */
+#define GC_GONE_MAX     64   /* deleted streams of one round */
+#define GC_WAL_SWEEP_MS ((int64_t)6 * 3600 * 1000)
+#define GC_BUSY_MS      60000 /* a sweep that another broker is at is looked at again later */
 
 static LS_METRIC(metric_deleted, COUNTER, "lakestream_objects_deleted_total",
                  "Objects deleted as garbage.");
@@ -60,11 +63,14 @@ collect_garbage(struct ls_lake *lake)
 {
         struct keys keys = { 0 };
         size_t gone = 0;
-        ls_err e = ls_meta_garbage(lake->o.meta, ls_clock_wall_ms(), GC_KEYS_MAX, keys_add, &keys);
+        ls_err e = ls_meta_garbage(lake->o.meta, GC_KEYS_MAX, keys_add, &keys);
 
         for (size_t i = 0; i < keys.count && e == LS_OK && !lake_stopping(lake); i++) {
                 char *key = keys.items[i];
 
+                e = lake_lease_upkeep(lake);
+                if (e != LS_OK)
+                        break;
                 if (ls_store_delete(lake->o.store, key) != LS_OK) {
                         ls_metric_add(&metric_failed, 1);
                         continue;
@@ -73,7 +79,7 @@ collect_garbage(struct ls_lake *lake)
                 keys.items[i] = keys.items[gone];
                 keys.items[gone++] = key;
         }
-        if (e == LS_OK && gone > 0) {
+        if ((e == LS_OK || e == LS_BUSY) && gone > 0) {
                 ls_metric_add(&metric_deleted, (int64_t)gone);
                 e = ls_meta_garbage_done(lake->o.meta, (const char *const *)keys.items, gone);
         }
@@ -133,11 +139,12 @@ static ls_err
 collect_gone(struct ls_lake *lake)
 {
         struct gone gone = { .count = 0 };
-        ls_err e = ls_meta_gone(lake->o.meta, ls_clock_wall_ms(), GC_GONE_MAX, gone_add, &gone);
+        ls_err e = ls_meta_gone(lake->o.meta, GC_GONE_MAX, gone_add, &gone);
 
         for (size_t i = 0; i < gone.count && e == LS_OK && !lake_stopping(lake); i++) {
                 bool empty = false;
 
+                LS_TRY(lake_lease_upkeep(lake));
                 e = collect_folder(lake, gone.topic_ids[i], &empty);
                 if (e == LS_OK && empty)
                         e = ls_meta_gone_done(lake->o.meta, gone.ids[i]);
@@ -148,14 +155,24 @@ collect_gone(struct ls_lake *lake)
 static ls_err
 collect_segments(struct ls_lake *lake)
 {
-        bool backups = ls_option_int(lake->o.options, LS_OPT_META_BACKUP_INTERVAL) > 0;
+        bool backups =
+                !lake->o.shared && ls_option_int(lake->o.options, LS_OPT_META_BACKUP_INTERVAL) > 0;
         struct ls_wal_purge purge = {
                 .delay_ms = ls_option_int(lake->o.options, LS_OPT_WAL_RETAIN_GRACE),
                 .unnamed_since_ms = backups ? lake->backup_ms : INT64_MAX,
         };
         size_t deleted = 0;
-        ls_err e = ls_wal_purge(lake->o.wal, &purge, &deleted);
+        ls_err e;
 
+        if (lake->o.shared) { /* what has died since was compacted by somebody, who then looks */
+                if (!atomic_load(&lake->purge_wanted))
+                        return LS_OK;
+                LS_TRY(lake_lease_upkeep(lake));
+                atomic_store(&lake->purge_wanted, false);
+        }
+        e = ls_wal_purge(lake->o.wal, &purge, &deleted);
+        if (e != LS_OK)
+                atomic_store(&lake->purge_wanted, true);
         lake->segments_wait = purge.waiting > 0;
 
         if (deleted > 0)
@@ -205,23 +222,50 @@ disk_metrics(struct ls_lake *lake)
         ls_metric_set(&metric_disk_bytes, (int64_t)LS_MIN(space, (uint64_t)INT64_MAX));
 }
 
+/* Objects of the WAL that a broker made and died before it committed them. */
+static ls_err
+collect_wal_orphans(struct ls_lake *lake, int64_t now)
+{
+        int64_t age_ms = ls_option_int(lake->o.options, LS_OPT_TABLE_ORPHAN_AGE);
+        ls_err e;
+
+        if (!lake->o.shared || now < lake->next_wal_sweep_ms)
+                return LS_OK;
+        lake->next_wal_sweep_ms = now + GC_BUSY_MS;
+        LS_TRY(lake_lease_upkeep(lake));
+        e = lake_sweep_wal(lake, age_ms);
+        if (e == LS_OK)
+                lake->next_wal_sweep_ms = now + LS_MIN(GC_WAL_SWEEP_MS, age_ms);
+        return e;
+}
+
+/* The first failure; that another broker is at it is none. */
+static void
+note(const struct ls_lake *lake, ls_err e, ls_err *io_first)
+{
+        if (*io_first == LS_OK && !lake_is_elsewhere(lake, e))
+                *io_first = e;
+}
+
 static ls_err
 collect(struct ls_lake *lake, bool force)
 {
         int64_t now = ls_clock_monotonic_ms();
-        ls_err e = collect_garbage(lake), again;
+        ls_err first = LS_OK;
 
+        lake_clock_set(lake, force);
+        note(lake, collect_garbage(lake), &first);
         if (force || now >= lake->next_purge_ms) {
                 lake->next_purge_ms =
                         now + ls_option_int(lake->o.options, LS_OPT_TABLE_UPKEEP_INTERVAL);
-                again = collect_segments(lake);
-                e = e != LS_OK ? e : again;
-                again = collect_gone(lake);
-                e = e != LS_OK ? e : again;
+                note(lake, collect_segments(lake), &first);
+                note(lake, collect_gone(lake), &first);
+                note(lake, collect_wal_orphans(lake, now), &first);
                 disk_metrics(lake);
         }
-        again = lake_backup(lake, now, force);
-        return e != LS_OK ? e : again;
+        lake_lease_upkeep_rest(lake);
+        note(lake, lake_backup(lake, now, force), &first);
+        return first;
 }
 
 ls_err

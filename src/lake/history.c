@@ -437,23 +437,42 @@ read_extents(struct reading *g, const struct history_extents *x)
         return e;
 }
 
-/* Looks extents up and reads them; again when a file was merged away and deleted meanwhile. */
+/* Whether the offset is in history. The WAL sends who reads here when it does not hold the offset;
+ * when the view says it does, the view is behind other brokers, who have compacted and purged. */
+static ls_err
+find_floor(struct reading *g, int32_t partition, bool fresh, int64_t *ret_floor)
+{
+        struct ls_wal_view view;
+
+        if (fresh)
+                LS_TRY(lake_refresh(g->s));
+        LS_TRY(ls_wal_view(g->s->wal, partition, &view));
+        if (g->r->offset >= view.floor && !fresh && g->s->lake->o.shared) {
+                LS_TRY(lake_refresh(g->s));
+                LS_TRY(ls_wal_view(g->s->wal, partition, &view));
+        }
+        *ret_floor = view.floor;
+        return g->r->offset >= view.floor ? LS_END : LS_OK;
+}
+
+/* Looks extents up and reads them; again, from the metadata store's present floor, when a file was
+ * merged away and deleted meanwhile. */
 static ls_err
 read_plans(struct reading *g, int32_t partition)
 {
         struct history_extents x = { 0 };
-        struct ls_wal_view view;
+        int64_t floor = 0;
         ls_err e = LS_OK;
 
         for (int plan = 1; plan <= HISTORY_PLANS_MAX; plan++) {
                 g->last_plan = plan == HISTORY_PLANS_MAX;
                 g->r->next_offset = g->r->offset;
                 ls_buf_clear(&g->out);
-                LS_TRY(ls_wal_view(g->s->wal, partition, &view));
-                if (g->r->offset >= view.floor)
-                        return LS_END;
-                e = history_extents_load(g->s, g->spec.stream_id, partition, g->r->offset,
-                                         view.floor, &x);
+                e = find_floor(g, partition, plan > 1, &floor);
+                if (e != LS_OK)
+                        return e == LS_CANCELED ? LS_ABSENT : e;
+                e = history_extents_load(g->s, g->spec.stream_id, partition, g->r->offset, floor,
+                                         &x);
                 if (e == LS_OK)
                         e = x.count > 0 ? read_extents(g, &x) : read_missing(g, partition);
                 history_extents_free(&x);
@@ -469,13 +488,13 @@ ls_err
 ls_lake_read(struct ls_lake_stream *s, int32_t partition, struct ls_lake_read *r)
 {
         struct reading g = { .s = s, .spec = lake_spec(s), .r = r };
-        struct ls_wal_view view;
+        int64_t floor;
         ls_err e;
 
         if (!r->min_one && r->bytes_max < HISTORY_LEFT_MIN) { /* not worth a batch */
-                LS_TRY(ls_wal_view(s->wal, partition, &view));
                 r->next_offset = r->offset;
-                return r->offset < view.floor ? LS_OK : LS_END;
+                e = find_floor(&g, partition, false, &floor);
+                return e == LS_CANCELED ? LS_ABSENT : e;
         }
         ls_buf_init(&g.out, LS_BUF_MAX_DEFAULT);
         e = read_plans(&g, partition);

@@ -125,6 +125,11 @@ search(struct ls_lake_stream *s, int32_t partition, int64_t from, int64_t timest
                                      .from = from,
                                      .timestamp = timestamp_ms,
                                      .last_plan = plan == HISTORY_PLANS_MAX };
+                if (plan > 1) {
+                        e = lake_refresh(s);
+                        if (e != LS_OK)
+                                return e == LS_CANCELED ? LS_ABSENT : e;
+                }
                 e = each_extent(s, partition, from, fn, &t);
         }
         LS_TRY(e);

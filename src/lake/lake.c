@@ -12,6 +12,7 @@
 #define LAKE_METRICS_MS     1000 /* how often the gauges of a stream are set */
 #define LAKE_UPKEEP_MS      1000 /* how often retention and collection are looked at */
 #define LAKE_SWEEP_MS       ((int64_t)6 * 3600 * 1000)
+#define LAKE_SWEEP_BUSY_MS  60000  /* another broker sweeps: looked at again so much later */
 #define LAKE_FIRST_LOOK_MS  600000 /* spread over so long after the start */
 #define LAKE_BACKOFF_MS_MAX ((int64_t)60000)
 #define LAKE_ENTRIES_MAX    100000 /* WAL entries of a stream: bounds the views in memory */
@@ -156,6 +157,7 @@ ls_lake_stream_gone(struct ls_lake_stream *s)
 
         atomic_store(&s->gone, true);
         atomic_store(&lake->catalog_changed, true);
+        atomic_store(&lake->purge_wanted, true);
         stream_metrics_forget(s);
         pthread_mutex_lock(&lake->lock);
         for (link = &lake->streams; *link != NULL && *link != s; link = &(*link)->next)
@@ -313,6 +315,7 @@ stream_sweep(struct ls_lake_stream *s)
 {
         int64_t age_ms = ls_option_int(s->lake->o.options, LS_OPT_TABLE_ORPHAN_AGE);
         int64_t now = ls_clock_monotonic_ms();
+        ls_err e;
 
         pthread_mutex_lock(&s->lock);
         if (now < s->next_sweep_ms) {
@@ -321,10 +324,45 @@ stream_sweep(struct ls_lake_stream *s)
         }
         s->next_sweep_ms = now + LS_MIN(LAKE_SWEEP_MS, age_ms);
         pthread_mutex_unlock(&s->lock);
-        return lake_sweep(s, age_ms);
+        e = lake_lease_upkeep(s->lake);
+        if (e == LS_OK)
+                return lake_sweep(s, age_ms);
+        pthread_mutex_lock(&s->lock);
+        s->next_sweep_ms = now + LS_MIN(LAKE_SWEEP_BUSY_MS, age_ms);
+        pthread_mutex_unlock(&s->lock);
+        return e;
 }
 
-/* Takes what is due on one stream; false: nothing was. */
+static ls_err
+stream_compact(struct ls_lake_stream *s, int64_t now)
+{
+        ls_err e;
+
+        LS_TRY(lake_lease(s));
+        e = lake_run_begin(s, now);
+        if (e != LS_OK)
+                return LS_CANCELED; /* another thread was faster */
+        e = lake_compact(s, INT64_MAX);
+        lake_run_end(s, e);
+        return e;
+}
+
+static ls_err
+stream_maintain(struct ls_lake_stream *s, int64_t now)
+{
+        ls_err e = lake_maintain(s);
+
+        if (e == LS_OK)
+                e = stream_sweep(s);
+        pthread_mutex_lock(&s->lock);
+        s->next_upkeep_ms = ls_clock_monotonic_ms() +
+                            ls_option_int(s->lake->o.options, LS_OPT_TABLE_UPKEEP_INTERVAL);
+        pthread_mutex_unlock(&s->lock);
+        lake_table_forget(s, now);
+        return e;
+}
+
+/* Takes what is due on one stream; false: nothing was, or others are at it. */
 static bool
 stream_work(struct ls_lake_stream *s)
 {
@@ -340,25 +378,17 @@ stream_work(struct ls_lake_stream *s)
         }
         pthread_mutex_unlock(&s->lock);
         compact = stream_wants_compaction(s);
+        if (!compact)
+                lake_lease_rest(s);
         if (!compact && !maintain)
                 return false;
-        if (compact) {
-                if (lake_run_begin(s, now) != LS_OK)
-                        return false; /* another thread was faster */
-                e = lake_compact(s, INT64_MAX);
-                lake_run_end(s, e);
-        }
-        if (e == LS_OK && maintain) {
-                e = lake_maintain(s);
-                if (e == LS_OK)
-                        e = stream_sweep(s);
-                pthread_mutex_lock(&s->lock);
-                s->next_upkeep_ms = ls_clock_monotonic_ms() +
-                                    ls_option_int(s->lake->o.options, LS_OPT_TABLE_UPKEEP_INTERVAL);
-                pthread_mutex_unlock(&s->lock);
-                lake_table_forget(s, now);
-        }
-        if (e != LS_OK && e != LS_CANCELED && !atomic_load(&s->gone)) {
+        if (compact)
+                e = stream_compact(s, now);
+        if (e == LS_OK && maintain)
+                e = stream_maintain(s, now);
+        if (lake_is_elsewhere(s->lake, e) || e == LS_CANCELED)
+                return false;
+        if (e != LS_OK && !atomic_load(&s->gone)) {
                 struct ls_lake_spec spec = lake_spec(s);
 
                 ls_metric_add(&metric_runs_failed, 1);
@@ -468,7 +498,7 @@ ls_lake_run(struct ls_lake *lake)
                 lake_run_end(list[i], e);
                 if (e == LS_OK)
                         e = lake_maintain(list[i]);
-                if (e != LS_OK && first == LS_OK)
+                if (e != LS_OK && !lake_is_elsewhere(lake, e) && first == LS_OK)
                         first = e;
         }
         registry_list_free(list, count);
@@ -486,13 +516,18 @@ ls_lake_open(const struct ls_lake_options *options, struct ls_lake **ret_lake,
 {
         size_t threads = (size_t)ls_option_int(options->options, LS_OPT_LAKE_THREADS);
         struct ls_lake *lake = ls_calloc(1, sizeof *lake);
+        uint32_t random;
         ls_err e = LS_OK;
 
         lake->o = *options;
         lake->opened_ms = ls_clock_wall_ms();
+        ls_random(&random, sizeof random);
+        lake->next_wal_sweep_ms = ls_clock_monotonic_ms() + random % LAKE_FIRST_LOOK_MS;
         pthread_mutex_init(&lake->lock, NULL);
         ls_cond_init(&lake->wake);
         lake->history = lake_history_new(options->history_jobs);
+        atomic_store(&lake->purge_wanted, true); /* what one before could not do any more */
+        lake_clock_set(lake, true);
         lake->threads = ls_calloc(threads, sizeof *lake->threads);
         for (size_t i = 0; i < threads && e == LS_OK; i++) {
                 e = ls_thread_start("ls-lake", work_thread, lake, &lake->threads[i]);
@@ -524,6 +559,7 @@ ls_lake_close(struct ls_lake *lake)
                 ls_thread_join(lake->threads[i]);
         if (lake->upkeep_thread != NULL)
                 ls_thread_join(lake->upkeep_thread);
+        lake_leases_close(lake);
         for (struct ls_lake_stream *s = lake->streams; s != NULL; s = next) {
                 next = s->next;
                 ls_lake_stream_unref(s);

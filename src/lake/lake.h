@@ -30,6 +30,12 @@ struct ls_lake_options {
         struct ls_store *store;
         struct ls_wal *wal;
         struct ls_jobs *history_jobs; /* read ahead of consumers of history; NULL: none does */
+        /* Other brokers use this store and this metadata store too. Then background work is done
+         * under leases, what others committed is looked up before it is built upon (loads,
+         * versions, verification and history see it), objects that nothing names are deleted only
+         * when no open epoch may still name them, and the WAL's objects are swept as well. false:
+         * nobody else does. */
+        bool shared;
 };
 LS_MUST_USE ls_err ls_lake_open(const struct ls_lake_options *options, struct ls_lake **ret_lake,
                                 struct ls_errinfo *reterr);

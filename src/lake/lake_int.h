@@ -6,6 +6,13 @@
 #include "lake/lake.h"
 #include "sys/jobs.h"
 
+/* A lease as this process knows it (lease.c); monotonic times, 0: never. */
+struct lake_lease {
+        int64_t until_ms; /* held until then */
+        int64_t used_ms;  /* when there was work under it */
+        int64_t again_ms; /* another broker has it: not asked for before */
+};
+
 /* One run of table work on a stream at a time: compaction, merging, expiry, a first metadata file.
  * Whoever wants one while it runs waits for it and, when it began before he asked, for the next
  * (which all who wait share). */
@@ -27,16 +34,18 @@ struct ls_lake_stream {
         int64_t last_commit_ms; /* monotonic, of the last table commit */
         bool maintained;        /* there was nothing more to do, last_commit_ms was maintained_ms */
         int64_t maintained_ms;
-        int64_t next_expire_ms;  /* wall: when a snapshot will be too old */
-        int64_t first_look_ms;   /* monotonic: when a table that nobody writes to is looked at */
-        int64_t used_ms;         /* monotonic: when the cached state was last used */
-        int64_t next_upkeep_ms;  /* monotonic */
-        int64_t next_metrics_ms; /* monotonic */
-        int64_t next_sweep_ms;   /* monotonic; 0: at the first upkeep after the start */
-        int64_t failed_until_ms; /* monotonic: a failed run is not tried again before */
-        int64_t failures;        /* in a row */
-        atomic_bool maintaining; /* merge.c: one at a time */
-        void *table;             /* table.c's cache of the table's state; NULL: not loaded */
+        int64_t maintained_floor; /* shared: the sum of the floors then */
+        int64_t next_expire_ms;   /* wall: when a snapshot will be too old */
+        int64_t first_look_ms;    /* monotonic: when a table that nobody writes to is looked at */
+        int64_t used_ms;          /* monotonic: when the cached state was last used */
+        int64_t next_upkeep_ms;   /* monotonic */
+        int64_t next_metrics_ms;  /* monotonic */
+        int64_t next_sweep_ms;    /* monotonic; 0: at the first upkeep after the start */
+        int64_t failed_until_ms;  /* monotonic: a failed run is not tried again before */
+        int64_t failures;         /* in a row */
+        struct lake_lease lease;
+        atomic_bool maintaining;      /* merge.c: one at a time */
+        void *table;                  /* table.c's cache of the table's state; NULL: not loaded */
         struct lake_history *history; /* a reference: streams may outlive the lake */
 };
 
@@ -50,7 +59,12 @@ struct ls_lake {
         size_t thread_count;
         struct ls_thread *upkeep_thread;
         struct lake_history *history;
-        bool collecting; /* guarded by lock; whoever set it has what follows */
+        struct lake_lease lease; /* of what is not one stream's; guarded by lock */
+        /* shared: by how much the database's clock is ahead of this one */
+        _Atomic int64_t clock_ahead_ms;
+        atomic_bool purge_wanted; /* shared: index rows may have died since the last purge */
+        bool collecting;          /* guarded by lock; whoever set it has what follows */
+        int64_t next_clock_ms, next_wal_sweep_ms; /* monotonic */
         /* when each is due (monotonic), and what the last backup holds */
         int64_t next_purge_ms, next_backup_ms;
         uint64_t backup_changes;            /* ls_meta_changes before it was made */
@@ -80,6 +94,48 @@ char *lake_key(const struct ls_lake_spec *spec, const char *format, ...) LS_PRIN
  * run with lake_run_end. */
 LS_MUST_USE ls_err lake_run_begin(struct ls_lake_stream *s, int64_t deadline_ms);
 void lake_run_end(struct ls_lake_stream *s, ls_err result);
+
+/* --- lease.c; without `shared` each is nothing, and LS_OK --- */
+
+/* Before background work on the stream, or in it: takes the lease, or renews it when half of its
+ * time is over. LS_BUSY: another broker has it. */
+LS_MUST_USE ls_err lake_lease(struct ls_lake_stream *s);
+/* Whether this broker has it. */
+bool lake_leased(struct ls_lake_stream *s);
+/* In the middle of long work: renews the lease if this broker has it. */
+void lake_lease_keep(struct ls_lake_stream *s);
+/* The same for what is not one stream's: garbage, sweeps, dead index rows, deleted streams. */
+LS_MUST_USE ls_err lake_lease_upkeep(struct ls_lake *lake);
+/* Give a lease back that was not used for a while. */
+void lake_lease_rest(struct ls_lake_stream *s);
+void lake_lease_upkeep_rest(struct ls_lake *lake);
+/* The threads are joined. */
+void lake_leases_close(struct ls_lake *lake);
+/* Not a failure, but other brokers at the same work: it is looked at again later. */
+static inline bool
+lake_is_elsewhere(const struct ls_lake *lake, ls_err e)
+{
+        return lake->o.shared && (e == LS_BUSY || e == LS_CONFLICT);
+}
+/* Brings the views of the stream to what other brokers have committed. LS_CANCELED: it is gone. */
+LS_MUST_USE ls_err lake_refresh(struct ls_lake_stream *s);
+/* Wall clock, that of the database. */
+int64_t lake_now_ms(struct ls_lake *lake);
+/* Compares the clocks, now and then (`force`: now). One thread at a time. */
+void lake_clock_set(struct ls_lake *lake, bool force);
+
+/* The epochs that are open, at one moment. */
+struct lake_epochs {
+        uint64_t own, last; /* last: the highest that was given out */
+        uint64_t *open;
+        size_t count, cap;
+};
+/* To be read before the names of what is not garbage are: who is closed can name nothing any more,
+ * and what it has named stands there. Free it, also after a failure. */
+LS_MUST_USE ls_err lake_epochs_read(struct ls_lake *lake, struct lake_epochs *ret);
+void lake_epochs_free(struct lake_epochs *epochs);
+/* An object of this epoch that nothing names will never be named. */
+bool lake_epoch_closed(const struct lake_epochs *epochs, uint64_t epoch);
 
 /* --- compact.c, merge.c: within a run --- */
 
@@ -112,6 +168,8 @@ struct lake_change {
         size_t remove_extent_count, remove_extent_cap;
         struct ls_meta_floor *floors;
         size_t floor_count, floor_cap;
+        int64_t *floors_from; /* where each stood when the change was made */
+        size_t floor_from_count, floor_from_cap;
 };
 /* compact.c: adds an open data file to the change. group_bytes: of a row group, 0: the default. */
 LS_MUST_USE ls_err lake_file_open(struct ls_lake_stream *s, const struct ls_lake_spec *spec,
@@ -120,7 +178,8 @@ LS_MUST_USE ls_err lake_file_open(struct ls_lake_stream *s, const struct ls_lake
  * publishes with one metadata transaction, and keeps the table's cached state up to date. On
  * anything but LS_OK nothing was published, and what was uploaded (the change's data files too) is
  * on the garbage list; LS_CONFLICT: another commit came first, the cached state was dropped, the
- * run may be made again. */
+ * run may be made again. With other brokers about, the same change is first tried on what they
+ * committed, as long as what it replaces and the floors it begins at stand there. */
 LS_MUST_USE ls_err lake_table_commit(struct ls_lake_stream *s, struct lake_change *change);
 
 /* Compacts all that is stable now into Parquet and publishes a snapshot; nothing to do is LS_OK and
@@ -136,9 +195,11 @@ LS_MUST_USE ls_err lake_maintain(struct ls_lake_stream *s);
 LS_MUST_USE ls_err lake_purge(struct ls_lake_stream *s);
 /* Deletes objects under the stream's folder that nothing names: no file row, no metadata in the
  * current metadata file's log, no manifest list or manifest of a kept snapshot, nothing on the
- * garbage list; only what was written by an earlier epoch of this broker (names carry it) and is
- * older than `age_ms`. Called now and then. */
+ * garbage list; only what was written in an epoch that is closed (names carry it) and is older than
+ * `age_ms`. Called now and then. */
 LS_MUST_USE ls_err lake_sweep(struct ls_lake_stream *s, int64_t age_ms);
+/* The same for the WAL's objects in the store; shared only. */
+LS_MUST_USE ls_err lake_sweep_wal(struct ls_lake *lake, int64_t age_ms);
 /* Drops the cached state (the stream is freed). */
 void lake_table_free(void *table);
 /* Drops it when nobody used it for a while (`now_ms` is monotonic). */

@@ -5,7 +5,9 @@
  * there: by a run of its own, or by one that was under way or that another load began. So loads
  * that come together share a run, and one without new records makes none. Bounded by time: past the
  * deadline the run commits what it has, and the load answers with what the table holds and says so.
- */
+ *
+ * Several brokers: the view is brought to what all of them have acknowledged first. A load needs no
+ * lease: versions protect, and who is overtaken looks again at what is missing. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -37,6 +39,7 @@ ls_lake_table_done(struct ls_lake_table *t)
 static ls_err
 note_targets(struct load *l)
 {
+        LS_TRY(lake_refresh(l->s)); /* what other brokers acknowledged before is among it */
         l->partitions = ls_wal_stream_partitions(l->s->wal);
         l->targets = ls_calloc((size_t)l->partitions + 1, sizeof *l->targets);
         for (int32_t p = 0; p < l->partitions; p++) {
@@ -65,6 +68,23 @@ look(struct load *l)
         return LS_OK;
 }
 
+/* Whether the cached state is the newest: another broker may have committed. */
+static bool
+is_current(struct ls_lake_stream *s)
+{
+        uint64_t version = 0, cached = 0;
+
+        if (!s->lake->o.shared)
+                return true;
+        if (lake_table_version(s, &version) != LS_OK)
+                return false;
+        pthread_mutex_lock(&s->lock);
+        if (s->table != NULL)
+                cached = ((const struct lake_table *)s->table)->version;
+        pthread_mutex_unlock(&s->lock);
+        return version > 0 && version == cached;
+}
+
 /* Copies the cached state; LS_ABSENT: it is not loaded, or there is no metadata yet. */
 static ls_err
 take_state(struct ls_lake_stream *s, struct ls_lake_table *ret)
@@ -90,9 +110,16 @@ static ls_err
 ensure_metadata(struct ls_lake_stream *s)
 {
         const struct lake_table *t;
+        ls_err e;
 
         LS_TRY(lake_table_get(s, &t));
-        return t->version > 0 ? LS_OK : lake_table_touch(s);
+        if (t->version > 0)
+                return LS_OK;
+        e = lake_table_touch(s);
+        if (!lake_is_elsewhere(s->lake, e))
+                return e;
+        LS_TRY(lake_table_get(s, &t)); /* another broker made it */
+        return t->version > 0 ? LS_OK : LS_CONFLICT;
 }
 
 /* table.load.min.interval.ms: the last commit is so young that a load must not cause another. */
@@ -107,6 +134,23 @@ too_soon(struct ls_lake_stream *s)
         return interval > 0 && last > 0 && ls_clock_monotonic_ms() - last < interval;
 }
 
+/* Commits what is missing. Who is overtaken by another broker looks again: it may have committed
+ * just that. */
+static ls_err
+catch_up(struct load *l)
+{
+        struct ls_lake_stream *s = l->s;
+        ls_err e;
+
+        do {
+                e = look(l);
+                if (e == LS_OK && l->behind > 0 && !too_soon(s))
+                        e = lake_compact(s, l->until_ms);
+        } while (lake_is_elsewhere(s->lake, e) && ls_clock_monotonic_ms() < l->until_ms &&
+                 !lake_stopping(s->lake));
+        return e;
+}
+
 /* A run of our own, unless another one did the work while we waited for it. */
 static ls_err
 run(struct load *l)
@@ -116,16 +160,14 @@ run(struct load *l)
 
         if (e != LS_OK)
                 return e;
-        e = look(l);
-        if (e == LS_OK && l->behind > 0 && !too_soon(s))
-                e = lake_compact(s, l->until_ms);
-        if (e == LS_OK ||
+        e = catch_up(l);
+        if (e == LS_OK || lake_is_elsewhere(s->lake, e) ||
             e == LS_EBROKEN) { /* damage in one partition: the table still has the others */
-                ls_err damaged = e;
+                ls_err before = e;
 
                 e = ensure_metadata(s);
                 if (e == LS_OK)
-                        e = damaged;
+                        e = before;
         }
         lake_run_end(s, e == LS_ABSENT ? LS_OK : e);
         return e;
@@ -137,9 +179,12 @@ load_fresh(struct load *l, struct ls_lake_table *ret)
         struct ls_lake_spec spec = lake_spec(l->s);
         ls_err e;
 
-        LS_TRY(note_targets(l));
+        e = note_targets(l);
+        if (e == LS_CANCELED)
+                return LS_ABSENT;
+        LS_TRY(e);
         LS_TRY(look(l));
-        if (l->behind == 0 && take_state(l->s, ret) == LS_OK)
+        if (l->behind == 0 && is_current(l->s) && take_state(l->s, ret) == LS_OK)
                 return LS_OK;
         e = run(l);
         if (e == LS_CANCELED || e == LS_ABSENT || atomic_load(&l->s->gone))
@@ -183,25 +228,24 @@ ls_lake_load(struct ls_lake_stream *s, int64_t deadline_ms, struct ls_lake_table
 ls_err
 ls_lake_version(struct ls_lake_stream *s, uint64_t *ret_version, bool *ret_fresh)
 {
-        struct ls_lake_spec spec = lake_spec(s);
         struct ls_wal_backlog backlog;
-        struct ls_meta_table row;
         bool cached = false;
+        ls_err e;
 
         if (atomic_load(&s->gone))
                 return LS_ABSENT;
+        e = lake_refresh(s);
+        if (e != LS_OK)
+                return e == LS_CANCELED ? LS_ABSENT : e;
         ls_wal_backlog(s->wal, &backlog);
         pthread_mutex_lock(&s->lock);
-        if (s->table != NULL) {
+        if (s->table != NULL && !s->lake->o.shared) {
                 *ret_version = ((const struct lake_table *)s->table)->version;
                 cached = true;
         }
         pthread_mutex_unlock(&s->lock);
-        if (!cached) {
-                LS_TRY(ls_meta_table(s->lake->o.meta, spec.stream_id, &row));
-                *ret_version = row.version;
-                ls_meta_table_done(&row);
-        }
+        if (!cached)
+                LS_TRY(lake_table_version(s, ret_version));
         *ret_fresh = backlog.records == 0 && *ret_version > 0;
         return LS_OK;
 }

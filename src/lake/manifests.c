@@ -113,7 +113,9 @@ take_lines(struct build *b)
                 else
                         keep_line(c, line);
         }
-        return b->removed_left == 0 ? LS_OK : LS_EBROKEN;
+        if (b->removed_left > 0) /* another broker took a file out, or our own metadata is wrong */
+                return c->s->lake->o.shared ? LS_CONFLICT : LS_EBROKEN;
+        return LS_OK;
 }
 
 /* --- added files --- */

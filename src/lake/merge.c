@@ -8,7 +8,9 @@
  * file that has them.
  *
  * Rows are copied outside of a run, from files that nobody changes; only maintenance takes files
- * out of a table, and it runs once a stream. The commit is made within a run like any other.
+ * out of a table, and it runs once a stream (with other brokers about: under the stream's lease,
+ * and should one merge the same files all the same, whoever commits second gives his file up). The
+ * commit is made within a run like any other.
  */
 #include <stdlib.h>
 
@@ -382,6 +384,7 @@ copy_pieces(struct merge *m)
 
                 if (lake_stopping(m->p->s->lake) || atomic_load(&m->p->s->gone))
                         return LS_ESHUTDOWN;
+                lake_lease_keep(m->p->s);
                 if (i > 0 && !goes_on(&m->pieces[i - 1], piece))
                         ls_rows_writer_cut(m->file.writer);
                 LS_TRY(ls_rows_copy(m->readers[piece->file], &x, m->file.writer));
@@ -482,7 +485,8 @@ merge_once(struct plan *p, struct candidate **files, size_t count)
                 e = commit(&m); /* on failure it sees to the file itself */
         } else if (m.file.info != NULL) {
                 key = m.file.key;
-                if (ls_meta_garbage_add(p->s->lake->o.meta, &key, 1, ls_clock_wall_ms()) != LS_OK)
+                if (ls_meta_garbage_add(p->s->lake->o.meta, &key, 1, lake_now_ms(p->s->lake)) !=
+                    LS_OK)
                         ls_log_warn("lake", "event=garbage_not_noted topic=%s files=1",
                                     p->spec.kafka_name);
         }
@@ -495,22 +499,40 @@ merge_once(struct plan *p, struct candidate **files, size_t count)
         return e;
 }
 
+/* Other brokers see the same files: whoever gets the lease merges them. *io_again: the lease was
+ * free just now, so what the plan was made from may have changed hands; once is enough. */
+static ls_err
+claim(struct ls_lake_stream *s, bool *io_again)
+{
+        bool had = *io_again || lake_leased(s);
+        ls_err e = lake_lease(s);
+
+        *io_again = e == LS_OK && !had;
+        return e;
+}
+
 /* Merges once, what is most worth it; LS_END: nothing is. */
 static ls_err
 merge_some(struct ls_lake_stream *s)
 {
-        struct plan p = { .s = s, .spec = lake_spec(s) };
-        struct candidate *files[MERGE_FILES_MAX];
-        size_t count = 0;
+        bool again = false;
         ls_err e;
 
-        ls_arena_init(&p.arena, (size_t)1 << 30);
-        e = plan_make(&p);
-        if (e == LS_OK && p.specs != NULL)
-                count = pick(&p, files);
-        if (e == LS_OK)
-                e = count > 0 ? merge_once(&p, files, count) : LS_END;
-        plan_done(&p);
+        do {
+                struct plan p = { .s = s, .spec = lake_spec(s) };
+                struct candidate *files[MERGE_FILES_MAX];
+                size_t count = 0;
+
+                ls_arena_init(&p.arena, (size_t)1 << 30);
+                e = plan_make(&p);
+                if (e == LS_OK && p.specs != NULL)
+                        count = pick(&p, files);
+                if (e == LS_OK)
+                        e = count > 0 ? claim(s, &again) : LS_END;
+                if (e == LS_OK && !again)
+                        e = merge_once(&p, files, count);
+                plan_done(&p);
+        } while (e == LS_OK && again);
         return e;
 }
 
@@ -526,8 +548,10 @@ expire(struct ls_lake_stream *s)
 
         LS_TRY(lake_run_begin(s, INT64_MAX));
         e = lake_table_get(s, &t);
-        if (e == LS_OK && ls_clock_wall_ms() >= lake_expire_at(t, &spec)) {
-                e = lake_table_touch(s);
+        if (e == LS_OK && lake_now_ms(s->lake) >= lake_expire_at(t, &spec)) {
+                e = lake_lease(s);
+                if (e == LS_OK)
+                        e = lake_table_touch(s);
                 if (e == LS_OK)
                         e = lake_table_get(s, &t);
         }
@@ -536,8 +560,24 @@ expire(struct ls_lake_stream *s)
                 s->next_expire_ms = lake_expire_at(t, &spec);
                 pthread_mutex_unlock(&s->lock);
         }
-        lake_run_end(s, e);
+        lake_run_end(s, lake_is_elsewhere(s->lake, e) ? LS_OK : e);
         return e;
+}
+
+/* It rises with every compaction, whoever makes it. (The merges of others are no work for us.) */
+static int64_t
+floors_sum(struct ls_lake_stream *s)
+{
+        int32_t partitions = s->lake->o.shared ? ls_wal_stream_partitions(s->wal) : 0;
+        int64_t sum = 0;
+
+        for (int32_t p = 0; p < partitions; p++) {
+                struct ls_wal_view view;
+
+                if (ls_wal_view(s->wal, p, &view) == LS_OK)
+                        sum += view.floor;
+        }
+        return sum;
 }
 
 /* Nothing was committed since the last time, and no snapshot has grown old. */
@@ -545,11 +585,12 @@ static bool
 is_idle(struct ls_lake_stream *s)
 {
         struct ls_lake_spec spec = lake_spec(s);
+        int64_t floor = floors_sum(s), now_ms = lake_now_ms(s->lake);
         bool idle;
 
         pthread_mutex_lock(&s->lock);
         idle = s->maintained && s->maintained_ms == s->last_commit_ms &&
-               ls_clock_wall_ms() < s->next_expire_ms;
+               s->maintained_floor == floor && now_ms < s->next_expire_ms;
         pthread_mutex_unlock(&s->lock);
         return idle && spec.settings->ints[LS_SET_TABLE_RETENTION_MS] < 0;
 }
@@ -557,6 +598,7 @@ is_idle(struct ls_lake_stream *s)
 static ls_err
 maintain(struct ls_lake_stream *s)
 {
+        int64_t floor = floors_sum(s);
         ls_err e = lake_purge(s);
 
         for (int i = 0; i < MERGE_ROUNDS_MAX && e == LS_OK; i++)
@@ -567,6 +609,7 @@ maintain(struct ls_lake_stream *s)
         pthread_mutex_lock(&s->lock);
         s->maintained = e == LS_END; /* there was no more to merge */
         s->maintained_ms = s->last_commit_ms;
+        s->maintained_floor = floor;
         pthread_mutex_unlock(&s->lock);
         return LS_OK;
 }

@@ -260,12 +260,15 @@ lake_purge(struct ls_lake_stream *s)
 
         if (retention < 0)
                 return LS_OK;
-        p.before_ms = ls_clock_wall_ms() - retention;
+        LS_TRY(lake_refresh(s));
+        p.before_ms = lake_now_ms(s->lake) - retention;
         ls_map_init(&p.by_id);
         ls_map_init(&p.going);
         e = find_files(&p);
         if (e == LS_OK && p.change.old_file_count > 0)
                 e = make_holes(&p);
+        if (e == LS_OK && p.change.old_file_count > 0)
+                e = lake_lease(s);
         if (e == LS_OK && p.change.old_file_count > 0) {
                 e = lake_run_begin(s, INT64_MAX);
                 if (e == LS_OK) {

@@ -103,21 +103,22 @@ plan_start(const struct plan *p, int64_t oldest_ms, int64_t bytes_max)
         return start;
 }
 
+/* Where the log start may go by what stands now; *ret_view is that. */
 static ls_err
-retention_partition(struct ls_lake_stream *s, const struct ls_lake_spec *spec, int32_t partition,
-                    int64_t now_ms)
+find_start(struct ls_lake_stream *s, const struct ls_lake_spec *spec, int32_t partition,
+           int64_t now_ms, struct ls_wal_view *ret_view, int64_t *ret_start)
 {
         int64_t ms = spec->settings->ints[LS_SET_RETENTION_MS];
         int64_t bytes_max = spec->settings->ints[LS_SET_RETENTION_BYTES];
         struct ls_wal_view view;
         struct plan p = { 0 };
-        int64_t start;
         ls_err e = LS_OK;
 
         LS_TRY(ls_wal_view(s->wal, partition, &view));
+        *ret_view = view;
+        *ret_start = p.start = view.start;
         if (view.start == view.end)
                 return LS_OK;
-        p.start = view.start;
         if (view.start < view.floor)
                 e = ls_meta_extents(s->lake->o.meta, spec->stream_id, partition, view.start,
                                     view.floor, RETENTION_EXTENTS_MAX, plan_extent, &p);
@@ -128,34 +129,62 @@ retention_partition(struct ls_lake_stream *s, const struct ls_lake_spec *spec, i
         else if (e == LS_OK)
                 e = ls_wal_entries(s->wal, partition, LS_MAX(view.start, view.floor), view.end,
                                    plan_entry, &p);
-        if (e == LS_OK) {
-                start = plan_start(&p, ms >= 0 ? now_ms - ms : INT64_MIN, bytes_max);
-                if (start > view.start) {
-                        e = ls_meta_log_start(s->lake->o.meta, spec->stream_id, partition, start,
-                                              &start);
-                        if (e == LS_OK) {
-                                ls_wal_set_start(s->wal, partition, start);
-                                ls_metric_add(&metric_deleted, start - view.start);
-                                ls_log_info("lake",
-                                            "event=retention topic=%s partition=%d start=%lld",
-                                            spec->kafka_name, partition, (long long)start);
-                        }
-                }
-        }
+        if (e == LS_OK)
+                *ret_start = plan_start(&p, ms >= 0 ? now_ms - ms : INT64_MIN, bytes_max);
         ls_free(p.units);
         return e;
+}
+
+static ls_err
+move_start(struct ls_lake_stream *s, const struct ls_lake_spec *spec, int32_t partition,
+           int64_t before, int64_t start)
+{
+        LS_TRY(ls_meta_log_start(s->lake->o.meta, spec->stream_id, partition, start, &start));
+        if (s->lake->o.shared) /* the view may not even know what it is moved over */
+                LS_TRY(lake_refresh(s));
+        else
+                ls_wal_set_start(s->wal, partition, start);
+        ls_metric_add(&metric_deleted, start - before);
+        ls_log_info("lake", "event=retention topic=%s partition=%d start=%lld", spec->kafka_name,
+                    partition, (long long)start);
+        return LS_OK;
+}
+
+static ls_err
+retention_partition(struct ls_lake_stream *s, const struct ls_lake_spec *spec, int32_t partition,
+                    int64_t now_ms)
+{
+        struct ls_wal_view view;
+        int64_t start;
+
+        LS_TRY(find_start(s, spec, partition, now_ms, &view, &start));
+        if (start <= view.start)
+                return LS_OK;
+        if (s->lake->o.shared) { /* one broker decides, from what stands now */
+                LS_TRY(lake_lease(s));
+                LS_TRY(lake_refresh(s));
+                LS_TRY(find_start(s, spec, partition, now_ms, &view, &start));
+                if (start <= view.start)
+                        return LS_OK;
+        }
+        return move_start(s, spec, partition, view.start, start);
 }
 
 ls_err
 lake_retention(struct ls_lake_stream *s)
 {
         struct ls_lake_spec spec = lake_spec(s);
-        int64_t now_ms = ls_clock_wall_ms();
+        int64_t now_ms = lake_now_ms(s->lake);
 
         if (spec.settings->ints[LS_SET_RETENTION_MS] < 0 &&
             spec.settings->ints[LS_SET_RETENTION_BYTES] < 0)
                 return LS_OK;
-        for (int32_t p = 0; p < spec.partitions && !atomic_load(&s->gone); p++)
-                LS_TRY(retention_partition(s, &spec, p, now_ms));
+        for (int32_t p = 0; p < spec.partitions && !atomic_load(&s->gone); p++) {
+                ls_err e = retention_partition(s, &spec, p, now_ms);
+
+                if (lake_is_elsewhere(s->lake, e))
+                        return LS_OK; /* another broker does it */
+                LS_TRY(e);
+        }
         return LS_OK;
 }

@@ -1,9 +1,15 @@
 /* lake/sweep.c - orphans: objects that a process wrote and died before any commit named them.
  *
- * Names carry the epoch of the broker that wrote. What an earlier epoch wrote, is old, and is named
- * by nothing (no data file, no kept snapshot's list or manifest, no metadata file in the log, and
- * not waiting on the garbage list), nobody will name any more: its writer is fenced. It goes on the
- * garbage list, due at once.
+ * Names carry the epoch of the broker that wrote. What was written in an epoch that is closed, is
+ * old, and is named by nothing (no data file, no kept snapshot's list or manifest, no metadata file
+ * in the log, and not waiting on the garbage list), nobody will name any more: its writer is
+ * fenced. It goes on the garbage list, due at once.
+ *
+ * Several brokers. An epoch is of one opening of one broker; which are open is looked at *before*
+ * the names: a writer that is closed by then has named all that it ever will. Objects of the WAL in
+ * the store (wal/<epoch>/<sequence>.wal) are swept by the same rule; other objects there (what
+ * witnesses an epoch) stay. The epoch of a broker that died and does not come back under its number
+ * stays open, and with it its garbage.
  */
 #include "base/assert.h"
 #include "base/clock.h"
@@ -21,7 +27,7 @@ struct sweep {
         struct ls_lake_stream *s;
         struct ls_lake_spec spec;
         struct ls_map named; /* keys */
-        uint64_t epoch;
+        struct lake_epochs epochs;
         int64_t before_ms;
         struct lake_keys orphans;
         char *last; /* of the page */
@@ -85,7 +91,7 @@ name_table(struct sweep *w)
         }
         LS_TRY(ls_meta_files(w->s->lake->o.meta, w->spec.stream_id, true, name_file, w));
         LS_TRY(ls_meta_files(w->s->lake->o.meta, w->spec.stream_id, false, name_file, w));
-        return ls_meta_garbage(w->s->lake->o.meta, INT64_MAX, SIZE_MAX, name_garbage, w);
+        return ls_meta_garbage_all(w->s->lake->o.meta, name_garbage, w);
 }
 
 /* The epoch in "…/data/<epoch>-…" and "…/metadata/[<version>-]<epoch>-…"; false: a name that is
@@ -123,7 +129,8 @@ look_at(void *ctx, const char *key, const struct ls_store_info *info)
         w->seen++;
         ls_free(w->last);
         w->last = ls_strdup(key);
-        if (info->modified_ms >= w->before_ms || !key_epoch(key, &epoch) || epoch >= w->epoch)
+        if (info->modified_ms >= w->before_ms || !key_epoch(key, &epoch) ||
+            !lake_epoch_closed(&w->epochs, epoch))
                 return LS_OK;
         if (ls_map_get(&w->named, ls_map_key_str(ls_str_of(key))) == NULL)
                 lake_keys_add(&w->orphans, ls_strdup(key));
@@ -152,25 +159,157 @@ lake_sweep(struct ls_lake_stream *s, int64_t age_ms)
 {
         struct sweep w = { .s = s,
                            .spec = lake_spec(s),
-                           .epoch = ls_meta_broker_epoch(s->lake->o.meta),
-                           .before_ms = ls_clock_wall_ms() - age_ms };
+                           .before_ms = lake_now_ms(s->lake) - age_ms };
         ls_err e;
 
         LS_TRY(lake_run_begin(s, INT64_MAX));
         ls_map_init(&w.named);
-        e = name_table(&w);
+        e = lake_epochs_read(s->lake, &w.epochs);
+        if (e == LS_OK)
+                e = name_table(&w);
         lake_run_end(s, LS_OK);
         if (e == LS_OK)
                 e = sweep_folder(&w);
         if (e == LS_OK && w.orphans.count > 0) {
                 e = ls_meta_garbage_add(s->lake->o.meta, (const char *const *)w.orphans.items,
-                                        w.orphans.count, ls_clock_wall_ms());
+                                        w.orphans.count, lake_now_ms(s->lake));
                 ls_metric_add(&metric_orphans, (int64_t)w.orphans.count);
                 ls_log_info("lake", "event=orphans topic=%s objects=%zu", w.spec.kafka_name,
                             w.orphans.count);
         }
         lake_keys_free(&w.orphans);
+        lake_epochs_free(&w.epochs);
         ls_map_done(&w.named);
+        ls_free(w.last);
+        return e;
+}
+
+/* --- the WAL's objects --- */
+
+#define WAL_PREFIX "wal/"
+
+struct wal_sweep {
+        struct ls_lake *lake;
+        struct lake_epochs epochs;
+        int64_t before_ms;
+        struct ls_map orphans; /* keys: what nothing was found to name */
+        char *last;            /* of the page */
+        size_t seen;
+};
+
+/* "wal/<epoch>/<sequence>.wal", exactly as ls_wal_key writes it; else it is not an object of ours.
+ */
+static bool
+wal_key_epoch(const char *key, uint64_t *ret_epoch)
+{
+        ls_str rest = ls_str_of(key + strlen(WAL_PREFIX)), number;
+        char again[LS_META_WAL_KEY_BYTES];
+        int64_t epoch, sequence;
+        const char *slash = strchr(rest.ptr, '/'), *dot = strrchr(rest.ptr, '.');
+
+        if (slash == NULL || dot == NULL || dot < slash)
+                return false;
+        number = ls_str_make(rest.ptr, (size_t)(slash - rest.ptr));
+        if (!ls_str_to_i64(number, 0, INT64_MAX, &epoch))
+                return false;
+        number = ls_str_make(slash + 1, (size_t)(dot - slash - 1));
+        if (!ls_str_to_i64(number, 0, INT64_MAX, &sequence))
+                return false;
+        ls_wal_key(ls_wal_segment_number((uint64_t)epoch, (uint64_t)sequence), again);
+        *ret_epoch = (uint64_t)epoch;
+        return strcmp(again, key) == 0;
+}
+
+static ls_err
+wal_look_at(void *ctx, const char *key, const struct ls_store_info *info)
+{
+        struct wal_sweep *w = ctx;
+        uint64_t epoch;
+
+        w->seen++;
+        ls_free(w->last);
+        w->last = ls_strdup(key);
+        if (info->modified_ms < w->before_ms && wal_key_epoch(key, &epoch) &&
+            lake_epoch_closed(&w->epochs, epoch))
+                ls_map_set(&w->orphans, ls_map_key_str(ls_str_of(key)), w);
+        return LS_OK;
+}
+
+static ls_err
+wal_list(struct wal_sweep *w)
+{
+        do {
+                LS_AUTO(ls_free) char *after = w->last ? ls_strdup(w->last) : NULL;
+                ls_err e = lake_lease_upkeep(w->lake);
+
+                if (e != LS_OK || lake_stopping(w->lake))
+                        return e != LS_OK ? e : LS_ESHUTDOWN;
+                w->seen = 0;
+                LS_TRY(ls_store_list(w->lake->o.store, WAL_PREFIX, after, SWEEP_PAGE, wal_look_at,
+                                     w));
+        } while (w->seen >= SWEEP_PAGE);
+        return LS_OK;
+}
+
+static ls_err
+wal_named(void *ctx, uint64_t segment)
+{
+        struct wal_sweep *w = ctx;
+        char key[LS_META_WAL_KEY_BYTES];
+
+        ls_wal_key(segment, key);
+        (void)ls_map_remove(&w->orphans, ls_map_key_str(ls_str_of(key)));
+        return LS_OK;
+}
+
+static ls_err
+wal_waits(void *ctx, const char *key)
+{
+        struct wal_sweep *w = ctx;
+
+        (void)ls_map_remove(&w->orphans, ls_map_key_str(ls_str_of(key)));
+        return LS_OK;
+}
+
+static ls_err
+wal_abandon(struct wal_sweep *w)
+{
+        struct lake_keys keys = { 0 };
+        struct ls_map_entry *entry;
+        size_t pos = 0;
+        ls_err e;
+
+        while ((entry = ls_map_next(&w->orphans, &pos)) != NULL)
+                lake_keys_add(&keys,
+                              ls_str_dup(ls_str_make((const char *)entry->key, entry->key_len)));
+        e = ls_meta_garbage_add(w->lake->o.meta, (const char *const *)keys.items, keys.count,
+                                lake_now_ms(w->lake));
+        if (e == LS_OK && keys.count > 0) {
+                ls_metric_add(&metric_orphans, (int64_t)keys.count);
+                ls_log_info("lake", "event=wal_orphans objects=%zu", keys.count);
+        }
+        lake_keys_free(&keys);
+        return e;
+}
+
+ls_err
+lake_sweep_wal(struct ls_lake *lake, int64_t age_ms)
+{
+        struct wal_sweep w = { .lake = lake, .before_ms = lake_now_ms(lake) - age_ms };
+        ls_err e = lake_epochs_read(lake, &w.epochs);
+
+        LS_ASSERT(lake->o.shared);
+        ls_map_init(&w.orphans);
+        if (e == LS_OK)
+                e = wal_list(&w);
+        if (e == LS_OK && w.orphans.count > 0)
+                e = ls_meta_wal_segments(lake->o.meta, wal_named, &w);
+        if (e == LS_OK && w.orphans.count > 0)
+                e = ls_meta_garbage_all(lake->o.meta, wal_waits, &w);
+        if (e == LS_OK && w.orphans.count > 0)
+                e = wal_abandon(&w);
+        ls_map_done(&w.orphans);
+        lake_epochs_free(&w.epochs);
         ls_free(w.last);
         return e;
 }

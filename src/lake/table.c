@@ -12,6 +12,11 @@
  * So as of a time T a table holds all that was acknowledged before T, also while others produce:
  * what the snapshot before does not hold is not older than this one's time.
  *
+ * Several brokers. The state that a commit is built on is looked up before each; the version
+ * decides in the end. When it has moved meanwhile, manifests are made anew over the same data
+ * files, as long as the files that the change replaces are still in the table and the floors stand
+ * where it begins: a merge that took minutes is not lost to an append elsewhere.
+ *
  * The new state is read back from the bytes that were written, so that what cannot be read is never
  * published.
  */
@@ -27,6 +32,7 @@
 #define TABLE_ARENA_BYTES_MAX  ((size_t)256 << 20)
 #define TABLE_OBJECT_BYTES_MAX ((size_t)64 << 20) /* manifests and lists stay far below */
 #define TABLE_METADATA_LOG_MAX 100                /* older metadata files that stay */
+#define TABLE_TRIES_MAX        8                  /* of one change, on the commits of others */
 #define TABLE_KEEP_MS          ((int64_t)300000)  /* cached state that nobody uses */
 /* Numbers that fit a double, since readers in JavaScript take them for one. */
 #define TABLE_SNAPSHOT_ID_MASK (((uint64_t)1 << 52) - 1)
@@ -178,18 +184,24 @@ table_new(uint64_t version)
         return t;
 }
 
+/* *ret_table: NULL when `cached` (NULL: none) is what stands there. */
 static ls_err
-table_load(struct ls_lake_stream *s, struct lake_table **ret_table)
+table_load(struct ls_lake_stream *s, const struct lake_table *cached, struct lake_table **ret_table)
 {
         struct ls_lake_spec spec = lake_spec(s);
         struct ls_meta_table row;
         struct lake_table *t;
         ls_err e;
 
+        *ret_table = NULL;
         e = ls_meta_table(s->lake->o.meta, spec.stream_id, &row);
         if (e == LS_ABSENT)
                 return LS_CANCELED; /* the stream was deleted */
         LS_TRY(e);
+        if (cached != NULL && cached->version == row.version) {
+                ls_meta_table_done(&row);
+                return LS_OK;
+        }
         t = table_new(row.version);
         t->metadata_key = LS_STEAL(row.metadata_key);
         t->metadata = LS_STEAL(row.metadata);
@@ -201,6 +213,17 @@ table_load(struct ls_lake_stream *s, struct lake_table **ret_table)
                 return e;
         }
         *ret_table = t;
+        return LS_OK;
+}
+
+ls_err
+lake_table_version(struct ls_lake_stream *s, uint64_t *ret_version)
+{
+        struct ls_meta_table row;
+
+        LS_TRY(ls_meta_table(s->lake->o.meta, lake_spec(s).stream_id, &row));
+        *ret_version = row.version;
+        ls_meta_table_done(&row);
         return LS_OK;
 }
 
@@ -236,15 +259,17 @@ lake_table_forget(struct ls_lake_stream *s, int64_t now_ms)
 ls_err
 lake_table_get(struct ls_lake_stream *s, const struct lake_table **ret_table)
 {
-        struct lake_table *t;
+        struct lake_table *t, *newer = NULL;
 
         pthread_mutex_lock(&s->lock);
         t = s->table;
         LS_ASSERT(s->running);
         pthread_mutex_unlock(&s->lock);
-        if (t == NULL) {
-                LS_TRY(table_load(s, &t));
-                table_swap(s, t);
+        if (t == NULL || s->lake->o.shared)
+                LS_TRY(table_load(s, t, &newer));
+        if (newer != NULL) {
+                table_swap(s, newer);
+                t = newer;
         }
         *ret_table = t;
         return LS_OK;
@@ -458,7 +483,7 @@ commit_begin(struct lake_commit *c, struct ls_lake_stream *s, struct lake_change
         c->m = c->t->m;
         if (c->t->version == 0)
                 LS_TRY(meta_first(c));
-        c->now_ms = ls_clock_wall_ms();
+        c->now_ms = lake_now_ms(s->lake);
         /* Times in the metadata never descend, also when the clock does. */
         c->as_of_ms = c->t->version > 0 ? c->t->m.last_updated_ms : c->spec.created_ms;
         if (change != NULL && c->m.snapshot_count > 0) /* the first is there from the beginning */
@@ -539,6 +564,28 @@ commit_metadata(struct lake_commit *c, struct lake_table **ret_next)
         return LS_OK;
 }
 
+/* LS_CONFLICT: another broker moved a floor that the change begins at. Looked at after the table's
+ * state was: a floor that moves later raises the version. */
+static ls_err
+floors_stand(struct lake_commit *c)
+{
+        const struct lake_change *change = c->change;
+
+        if (!c->s->lake->o.shared || change == NULL || change->floor_count == 0)
+                return LS_OK;
+        LS_ASSERT(change->floor_from_count == change->floor_count);
+        LS_TRY(lake_refresh(c->s));
+        for (size_t i = 0; i < change->floor_count; i++) {
+                struct ls_wal_view view;
+
+                if (ls_wal_view(c->s->wal, change->floors[i].partition, &view) != LS_OK)
+                        return LS_CANCELED;
+                if (view.floor != change->floors_from[i])
+                        return LS_CONFLICT;
+        }
+        return LS_OK;
+}
+
 static ls_err
 commit_publish(struct lake_commit *c, const struct lake_table *next)
 {
@@ -574,8 +621,15 @@ commit_publish(struct lake_commit *c, const struct lake_table *next)
                                                   .rows = change->files[i].info->rows };
         for (size_t i = 0; i < change->old_file_count; i++)
                 removed[i] = change->old_files[i].id;
+        c->handed_over = true;
         e = ls_meta_table_publish(c->s->lake->o.meta, &commit, &info);
-        if (e != LS_OK)
+        /* A floor can move without the version (a log that was discarded). */
+        if (e == LS_CORRUPT && floors_stand(c) == LS_CONFLICT)
+                e = LS_CONFLICT;
+        if (e == LS_CONFLICT && c->s->lake->o.shared)
+                ls_log_debug("lake", "event=table_commit_overtaken topic=%s %s", c->spec.kafka_name,
+                             info.text);
+        else if (e != LS_OK)
                 ls_log_warn("lake", "event=table_commit_refused topic=%s error=%s %s",
                             c->spec.kafka_name, ls_err_name(e), info.text);
         ls_free(files);
@@ -587,16 +641,17 @@ commit_publish(struct lake_commit *c, const struct lake_table *next)
         return e == LS_CORRUPT || e == LS_INVALID ? LS_EBROKEN : e;
 }
 
-/* Everything that was uploaded for nothing. */
+/* Everything that was uploaded for nothing. `files`: those of the change too, which will not be
+ * tried again. */
 static void
-commit_abandon(struct lake_commit *c)
+commit_abandon(struct lake_commit *c, bool files)
 {
-        for (size_t i = 0; c->change != NULL && i < c->change->file_count; i++)
+        for (size_t i = 0; files && c->change != NULL && i < c->change->file_count; i++)
                 if (c->change->files[i].info != NULL)
                         lake_keys_add(&c->written, ls_strdup(c->change->files[i].key));
         if (c->written.count > 0 &&
             ls_meta_garbage_add(c->s->lake->o.meta, (const char *const *)c->written.items,
-                                c->written.count, ls_clock_wall_ms()) != LS_OK)
+                                c->written.count, lake_now_ms(c->s->lake)) != LS_OK)
                 ls_log_warn("lake", "event=garbage_not_noted topic=%s objects=%zu",
                             c->spec.kafka_name, c->written.count);
 }
@@ -606,6 +661,7 @@ commit_run(struct lake_commit *c, struct lake_table **ret_next)
 {
         const char *list_key = NULL;
 
+        LS_TRY(floors_stand(c));
         if (c->change != NULL) {
                 LS_TRY(lake_manifests_build(c));
                 LS_TRY(commit_list(c, &list_key));
@@ -623,8 +679,32 @@ commit_run(struct lake_commit *c, struct lake_table **ret_next)
         return commit_publish(c, *ret_next);
 }
 
+/* What was read of a table that another broker has changed since may be deleted by now: that is no
+ * damage. */
+static bool
+table_moved(struct ls_lake_stream *s, uint64_t version)
+{
+        uint64_t now;
+
+        return s->lake->o.shared && lake_table_version(s, &now) == LS_OK && now != version;
+}
+
+/* True when the change may fit what another broker committed: `e` came from the version alone. Not
+ * the same state twice: then it is something else that is in the way. */
+static bool
+may_fit(const struct lake_commit *c, ls_err e, int tries, uint64_t *io_version)
+{
+        bool same = tries > 0 && c->t->version == *io_version;
+
+        *io_version = c->t->version;
+        return e == LS_CONFLICT && c->s->lake->o.shared && c->change != NULL && c->handed_over &&
+               !same && tries < TABLE_TRIES_MAX && !lake_stopping(c->s->lake);
+}
+
+/* One attempt. *ret_again: what failed may be tried on the newer state. */
 static ls_err
-table_commit(struct ls_lake_stream *s, struct lake_change *change)
+commit_try(struct ls_lake_stream *s, struct lake_change *change, int tries, uint64_t *io_version,
+           bool *ret_again)
 {
         struct lake_table *next = NULL;
         struct lake_commit c;
@@ -632,19 +712,41 @@ table_commit(struct ls_lake_stream *s, struct lake_change *change)
 
         if (e == LS_OK)
                 e = commit_run(&c, &next);
+        if (e == LS_EBROKEN && !c.handed_over && c.t != NULL && table_moved(s, c.t->version)) {
+                e = LS_CONFLICT;
+                c.handed_over = true; /* it would have been refused */
+        }
+        *ret_again = e != LS_OK && c.t != NULL && may_fit(&c, e, tries, io_version);
         if (e == LS_OK) {
                 table_swap(s, LS_STEAL(next));
                 pthread_mutex_lock(&s->lock);
                 s->last_commit_ms = ls_clock_monotonic_ms();
                 pthread_mutex_unlock(&s->lock);
         } else {
-                commit_abandon(&c);
+                /* A failure, not an outcome, may have come after the commit. Then nothing of it is
+                 * called garbage: the sweep knows. */
+                if (!s->lake->o.shared || !c.handed_over || e > 0)
+                        commit_abandon(&c, !*ret_again);
                 lake_table_free(next);
                 if (e == LS_CONFLICT)
                         table_swap(s, NULL);
         }
         commit_done(&c);
         return e;
+}
+
+static ls_err
+table_commit(struct ls_lake_stream *s, struct lake_change *change)
+{
+        uint64_t version = 0;
+        bool again;
+        ls_err e;
+
+        for (int tries = 0;; tries++) {
+                e = commit_try(s, change, tries, &version, &again);
+                if (!again)
+                        return e;
+        }
 }
 
 ls_err

@@ -40,12 +40,17 @@ struct lake_commit {
         struct lake_keys written; /* garbage if the commit fails */
         struct lake_keys garbage; /* garbage if it succeeds */
         uint32_t number;          /* of the next manifest */
+        bool handed_over;         /* to the metadata store */
 };
 
 void lake_keys_add(struct lake_keys *keys, char *key); /* takes it over */
 void lake_keys_free(struct lake_keys *keys);
 
-/* The cached state, loaded when it is not there; only within a run. */
+/* The table's present version in the metadata store. LS_ABSENT. */
+LS_MUST_USE ls_err lake_table_version(struct ls_lake_stream *s, uint64_t *ret_version);
+
+/* The cached state, loaded when it is not there, or when another broker has made a newer one; only
+ * within a run. Good until the next call, or the next commit. */
 LS_MUST_USE ls_err lake_table_get(struct ls_lake_stream *s, const struct lake_table **ret_table);
 /* The key of an object of this stream by its URI, as the manifests name it: what stands behind the
  * topic's folder, so that a moved store is still read. NULL: it is not of this stream. */

@@ -35,6 +35,11 @@ typedef enum ls_fault_action (*kit_decide)(struct kit *k, const char *op, const 
 
 struct kit {
         char dir[64];
+        int32_t broker_id; /* 0: 1 */
+        bool shared;       /* several brokers; the WAL is in the store */
+        int64_t wal_grace_ms;
+        const char *postgres_url; /* NULL: SQLite in the folder */
+        struct kit *host;         /* the broker whose folder and stream these are; NULL: its own */
         struct ls_options options;
         struct ls_settings settings;
         struct ls_meta *meta;
@@ -163,15 +168,21 @@ kit_open(struct kit *k)
         struct ls_errinfo info = { "" };
         char db[128], wal[128], store[128];
         struct ls_meta_options meta = { .sqlite_path = db,
-                                        .broker_id = 1,
+                                        .postgres_url = k->postgres_url,
+                                        .broker_id = LS_MAX(k->broker_id, 1),
                                         .on_lost = kit_lost,
-                                        .producer_expiry_ms = 86400000 };
+                                        .producer_expiry_ms = 86400000,
+                                        .wal_key = k->shared ? ls_wal_key : NULL,
+                                        .wal_grace_ms = k->wal_grace_ms };
         struct ls_wal_options wal_options = { .dir = wal,
-                                              .broker_id = 1,
+                                              .broker_id = LS_MAX(k->broker_id, 1),
+                                              .puts_max = 2,
                                               .segment_bytes = 1 << 20,
                                               .flush_bytes = 1 << 20,
                                               .cache_bytes = 1 << 20 };
-        struct ls_lake_options lake = { .options = &k->options, .history_jobs = k->history_jobs };
+        struct ls_lake_options lake = { .options = &k->options,
+                                        .history_jobs = k->history_jobs,
+                                        .shared = k->shared };
 
         snprintf(db, sizeof db, "%s/meta", k->dir);
         assert_ok(ls_dir_make(db));
@@ -180,13 +191,17 @@ kit_open(struct kit *k)
         snprintf(store, sizeof store, "%s/store", k->dir);
         assert_ok(ls_meta_open(&meta, &k->meta, &info));
         wal_options.meta = k->meta;
-        assert_ok(ls_wal_open(&wal_options, &k->wal, &info));
         assert_ok(ls_store_local_open(store, &k->local, &info));
         k->store = ls_store_fault_new(k->local, kit_fault, k);
+        wal_options.store = k->shared ? k->store : NULL;
+        if (ls_wal_open(&wal_options, &k->wal, &info) != LS_OK)
+                fail_msg("%s", info.text);
         lake.meta = k->meta;
         lake.store = k->store;
         lake.wal = k->wal;
         assert_ok(ls_lake_open(&lake, &k->lake, &info));
+        if (k->row == NULL && k->host != NULL)
+                k->row = k->host->row;
         if (k->row == NULL)
                 kit_stream_make(k);
         kit_stream_open(k);

@@ -178,6 +178,12 @@ fault_open(void *ctx, bool write, struct ls_db **ret_db, struct ls_errinfo *rete
         return LS_OK;
 }
 
+static void
+fault_wal_key(uint64_t segment, char ret_key[LS_META_WAL_KEY_BYTES])
+{
+        snprintf(ret_key, LS_META_WAL_KEY_BYTES, "wal/%llu", (unsigned long long)segment);
+}
+
 static ls_err
 fault_kit_open(struct kit *k)
 {
@@ -186,6 +192,7 @@ fault_kit_open(struct kit *k)
         struct ls_errinfo info = { "" };
 
         k->sequence = 0;
+        o.wal_key = fault_wal_key;
         return meta_open_with(&o, (struct ls_db_driver){ .open = fault_open, .ctx = inner }, inner,
                               &k->m, &info);
 }
@@ -375,7 +382,7 @@ model_many(struct model *s, const struct ls_meta_stream *like)
         for (size_t i = 0; i < count; i++)
                 model_note(s, results[i]);
         model_note(s, ls_meta_wal_purge(s->k.m, 10, &deleted));
-        e = ls_meta_gone(s->k.m, INT64_MAX, LS_COUNT(gone.ids), model_gone_fn, &gone);
+        e = meta_gone_at(s->k.m, INT64_MAX, LS_COUNT(gone.ids), model_gone_fn, &gone);
         model_note(s, e);
         for (size_t i = 0; i < gone.count; i++)
                 model_note(s, ls_meta_gone_done(s->k.m, gone.ids[i]));
@@ -411,6 +418,8 @@ model_others(struct model *s)
         e = ls_meta_wal_purge(s->k.m, 2, &deleted);
         model_note(s, e);
         model_note(s, ls_meta_lease(s->k.m, "l", 1000) == LS_OK ? LS_OK : LS_EIO);
+        model_note(s, ls_meta_announce(s->k.m, "h:1", NULL));
+        model_note(s, ls_meta_heartbeat(s->k.m));
 }
 
 static void

@@ -13,6 +13,8 @@
 
 struct purge_row {
         uint64_t stream_id, object_id;
+        uint64_t segment; /* of the object */
+        bool has_key;     /* the object is one of the store, of that segment */
 };
 struct purge_call {
         struct meta_call call;
@@ -43,32 +45,58 @@ purge_gone(struct purge_call *c, struct ls_meta_txn *txn)
         return LS_OK;
 }
 
+/* An object of the store that no row names any more: nobody would find it but a sweep. */
+static ls_err
+purge_to_garbage(struct ls_meta_txn *txn, const struct purge_row *row)
+{
+        const struct ls_meta_options *o = &txn->m->options;
+        char key[LS_META_WAL_KEY_BYTES];
+
+        if (!row->has_key)
+                return LS_OK;
+        o->wal_key(row->segment, key);
+        return ls_db_exec(txn->db, OBJECT_TO_GARBAGE, NULL, ls_db_text(key),
+                          ls_db_int(txn->now_ms + o->wal_grace_ms), ls_db_u64(row->object_id));
+}
+
+/* Nobody waits for an answer in here: other brokers wait for the end of the transaction. So a row
+ * that another purge deleted first counts as deleted, too. */
 static ls_err
 purge_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
         struct purge_call *c = LS_CONTAINER(op, struct purge_call, call.op);
 
-        c->deleted = 0;
         for (size_t i = 0; i < c->count; i++) {
-                int64_t changes = 0;
+                struct ls_db_value object = ls_db_u64(c->rows[i].object_id);
+                struct ls_db_value stream = ls_db_u64(c->rows[i].stream_id);
 
-                LS_TRY(ls_db_exec(txn->db, INDEX_DELETE, &changes, ls_db_u64(c->rows[i].stream_id),
-                                  ls_db_u64(c->rows[i].object_id)));
-                if (changes != 1)
-                        continue;
-                c->deleted++;
-                LS_TRY(ls_db_exec(txn->db, OBJECT_RELEASE, NULL, ls_db_u64(c->rows[i].object_id)));
-                LS_TRY(ls_db_exec(txn->db, OBJECT_DELETE, NULL, ls_db_u64(c->rows[i].object_id)));
+                LS_TRY(ls_db_exec(txn->db, OBJECT_RELEASE, NULL, object, stream));
+                LS_TRY(ls_db_exec(txn->db, INDEX_DELETE, NULL, stream, object));
+                LS_TRY(purge_to_garbage(txn, &c->rows[i]));
+                LS_TRY(ls_db_exec(txn->db, OBJECT_DELETE, NULL, object));
         }
+        c->deleted = c->count;
         return purge_gone(c, txn);
 }
 
-static void
-purge_push(struct purge_call *c, uint64_t stream_id, uint64_t object_id)
+static ls_err
+purge_push(struct ls_meta *m, struct ls_db *db, struct purge_call *c, uint64_t stream_id,
+           uint64_t object_id)
 {
         struct purge_row row = { .stream_id = stream_id, .object_id = object_id };
 
+        if (m->options.wal_key != NULL) {
+                int64_t segment = 0;
+                ls_err e = ls_db_get_i64(db, LS_SQL_OBJECT_SEGMENT,
+                                         LS_DB_ARGS(ls_db_u64(object_id)), &segment);
+
+                if (e != LS_OK && e != LS_ABSENT)
+                        return e;
+                row.segment = (uint64_t)segment;
+                row.has_key = e == LS_OK;
+        }
         LS_PUSH(c->rows, c->count, c->cap, row);
+        return LS_OK;
 }
 
 /* A row is dead when all its batches are below the floor; one that does not decode stays. */
@@ -90,8 +118,8 @@ purge_is_dead(ls_span blob, const struct ls_meta_partition *parts, size_t count)
 
 /* The dead rows of one stream, oldest first. */
 static ls_err
-purge_scan_stream(struct ls_db *db, uint64_t stream_id, size_t count_max, struct purge_call *c,
-                  size_t *looked)
+purge_scan_stream(struct ls_meta *m, struct ls_db *db, uint64_t stream_id, size_t count_max,
+                  struct purge_call *c, size_t *looked)
 {
         struct ls_meta_partition *parts = NULL;
         struct ls_db_stmt *stmt = NULL;
@@ -109,7 +137,7 @@ purge_scan_stream(struct ls_db *db, uint64_t stream_id, size_t count_max, struct
                         break;
                 ++*looked;
                 if (parts == NULL || purge_is_dead(ls_db_col_span(db, stmt, 1), parts, count))
-                        purge_push(c, stream_id, ls_db_col_u64(db, stmt, 0));
+                        e = purge_push(m, db, c, stream_id, ls_db_col_u64(db, stmt, 0));
                 else
                         alive++;
         }
@@ -146,7 +174,7 @@ purge_scan(struct ls_meta *m, struct ls_db *db, size_t count_max, struct purge_c
                 if (wrapped && at > begin)
                         break;
                 looked++;
-                LS_TRY(purge_scan_stream(db, at, count_max, c, &looked));
+                LS_TRY(purge_scan_stream(m, db, at, count_max, c, &looked));
         }
         pthread_mutex_lock(&m->id_lock);
         /* A stream that was not finished is looked at again first. */
@@ -213,8 +241,32 @@ gone_rows(struct ls_db *db, struct ls_db_stmt *stmt,
         return e == LS_END ? LS_OK : e;
 }
 
+/* The time is the database's, as of who set the grace: a broker whose clock is ahead must not
+ * delete what queries still read. */
+static ls_err
+gc_now_ms(struct ls_meta *m, int64_t *ret_now_ms)
+{
+        struct ls_db *db;
+        ls_err e;
+
+        LS_TRY(meta_read_begin(m, &db));
+        e = db->ops->now_ms(db, ret_now_ms);
+        meta_read_end(m, db);
+        return e;
+}
+
 ls_err
-ls_meta_gone(struct ls_meta *m, int64_t now_ms, size_t count_max,
+ls_meta_gone(struct ls_meta *m, size_t count_max,
+             ls_err (*fn)(void *ctx, uint64_t stream_id, ls_uuid topic_id), void *ctx)
+{
+        int64_t now_ms;
+
+        LS_TRY(gc_now_ms(m, &now_ms));
+        return meta_gone_at(m, now_ms, count_max, fn, ctx);
+}
+
+ls_err
+meta_gone_at(struct ls_meta *m, int64_t now_ms, size_t count_max,
              ls_err (*fn)(void *ctx, uint64_t stream_id, ls_uuid topic_id), void *ctx)
 {
         struct ls_db_stmt *stmt = NULL;
@@ -339,7 +391,23 @@ meta_garbage_free_of(struct ls_db *db, const char *key)
 }
 
 ls_err
-ls_meta_garbage(struct ls_meta *m, int64_t now_ms, size_t count_max,
+ls_meta_garbage(struct ls_meta *m, size_t count_max, ls_err (*fn)(void *ctx, const char *key),
+                void *ctx)
+{
+        int64_t now_ms;
+
+        LS_TRY(gc_now_ms(m, &now_ms));
+        return meta_garbage_at(m, now_ms, count_max, fn, ctx);
+}
+
+ls_err
+ls_meta_garbage_all(struct ls_meta *m, ls_err (*fn)(void *ctx, const char *key), void *ctx)
+{
+        return meta_garbage_at(m, INT64_MAX, SIZE_MAX, fn, ctx);
+}
+
+ls_err
+meta_garbage_at(struct ls_meta *m, int64_t now_ms, size_t count_max,
                 ls_err (*fn)(void *ctx, const char *key), void *ctx)
 {
         struct ls_db_stmt *stmt = NULL;

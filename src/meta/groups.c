@@ -18,6 +18,7 @@ struct group_call {
         struct meta_call call;
         const struct ls_meta_group *group;
         const char *group_id;
+        uint64_t version;
 };
 
 static ls_err
@@ -95,24 +96,85 @@ ls_meta_group_list(struct ls_meta *m, ls_err (*fn)(void *ctx, const struct ls_me
         return e == LS_END ? LS_OK : e;
 }
 
+ls_err
+ls_meta_group_get(struct ls_meta *m, const char *group_id,
+                  ls_err (*fn)(void *ctx, const struct ls_meta_group *g), void *ctx)
+{
+        struct ls_db_stmt *stmt = NULL;
+        struct ls_db *db;
+        ls_err e;
+
+        LS_TRY(meta_read_begin(m, &db));
+        e = ls_db_query(db, GROUP_GET, &stmt, ls_db_text(group_id));
+        if (e == LS_INVALID)
+                e = LS_END; /* no group can have that name */
+        if (e == LS_OK)
+                e = ls_db_step(db, stmt);
+        if (e == LS_OK) {
+                struct ls_meta_group g = { .group_id = group_id,
+                                           .version = ls_db_col_u64(db, stmt, 0),
+                                           .generation = ls_db_col_i32(db, stmt, 1),
+                                           .state = ls_db_col_span(db, stmt, 2) };
+
+                e = fn(ctx, &g);
+        } else if (e == LS_END) {
+                e = LS_ABSENT;
+        }
+        ls_db_end(db, stmt);
+        meta_read_end(m, db);
+        return e;
+}
+
+/* Another coordinator that wrote the row has raised its version: who believes in an older one has
+ * lost the group. A locked read, held to the commit; version 0: no check. */
+static ls_err
+group_version_check(struct ls_meta_txn *txn, const char *group_id, uint64_t version)
+{
+        int64_t stored = 0;
+        ls_err e;
+
+        if (version == 0)
+                return LS_OK;
+        e = ls_db_get_i64(txn->db, LS_SQL_GROUP_VERSION, LS_DB_ARGS(ls_db_text(group_id)), &stored);
+        if (e == LS_ABSENT || (e == LS_OK && (uint64_t)stored != version))
+                return LS_CONFLICT;
+        return e;
+}
+
 static ls_err
 group_delete_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
-        const char *id = LS_CONTAINER(op, struct group_call, call.op)->group_id;
-        int64_t changes = 0;
+        const struct group_call *c = LS_CONTAINER(op, struct group_call, call.op);
+        int64_t changes = 0, stored;
 
-        LS_TRY(ls_db_exec(txn->db, GROUP_DELETE, &changes, ls_db_text(id)));
-        if (changes != 1)
+        if (c->version == 0)
+                LS_TRY(ls_db_exec(txn->db, GROUP_DELETE, &changes, ls_db_text(c->group_id)));
+        else
+                LS_TRY(ls_db_exec(txn->db, GROUP_DELETE_AT, &changes, ls_db_text(c->group_id),
+                                  ls_db_u64(c->version)));
+        if (changes == 1)
+                return ls_db_exec(txn->db, OFFSETS_DELETE, NULL, ls_db_text(c->group_id));
+        if (c->version == 0)
                 return LS_ABSENT;
-        return ls_db_exec(txn->db, OFFSETS_DELETE, NULL, ls_db_text(id));
+        LS_TRY(ls_db_get_i64(txn->db, LS_SQL_GROUP_VERSION, LS_DB_ARGS(ls_db_text(c->group_id)),
+                             &stored)); /* LS_ABSENT */
+        return LS_CONFLICT;
+}
+
+ls_err
+ls_meta_group_delete_at(struct ls_meta *m, const char *group_id, uint64_t version)
+{
+        struct group_call c = { .call.op.apply = group_delete_apply,
+                                .group_id = group_id,
+                                .version = version };
+
+        return meta_call_run(m, &c.call);
 }
 
 ls_err
 ls_meta_group_delete(struct ls_meta *m, const char *group_id)
 {
-        struct group_call c = { .call.op.apply = group_delete_apply, .group_id = group_id };
-
-        return meta_call_run(m, &c.call);
+        return ls_meta_group_delete_at(m, group_id, 0);
 }
 
 /* --- offsets --- */
@@ -157,6 +219,7 @@ offsets_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
         struct ls_meta_offsets_op *o = LS_CONTAINER(op, struct ls_meta_offsets_op, op);
 
+        LS_TRY(group_version_check(txn, o->group_id, o->version));
         return offsets_write(txn, o->group_id, o->generation, o->offsets, o->count);
 }
 
@@ -171,6 +234,7 @@ struct offsets_call {
         struct meta_call call;
         const char *group_id;
         int32_t generation;
+        uint64_t version;
         struct ls_meta_offset *offsets;
         const struct ls_meta_offset *deletes;
         size_t count;
@@ -238,6 +302,7 @@ offsets_delete_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
         struct offsets_call *c = LS_CONTAINER(op, struct offsets_call, call.op);
 
+        LS_TRY(group_version_check(txn, c->group_id, c->version));
         for (size_t i = 0; i < c->count; i++)
                 LS_TRY(ls_db_exec(txn->db, OFFSET_DELETE, NULL, ls_db_text(c->group_id),
                                   ls_db_u64(c->deletes[i].stream_id),
@@ -249,8 +314,16 @@ ls_err
 ls_meta_offsets_delete(struct ls_meta *m, const char *group_id,
                        const struct ls_meta_offset *offsets, size_t count)
 {
+        return ls_meta_offsets_delete_at(m, group_id, 0, offsets, count);
+}
+
+ls_err
+ls_meta_offsets_delete_at(struct ls_meta *m, const char *group_id, uint64_t version,
+                          const struct ls_meta_offset *offsets, size_t count)
+{
         struct offsets_call c = { .call.op.apply = offsets_delete_apply,
                                   .group_id = group_id,
+                                  .version = version,
                                   .deletes = offsets,
                                   .count = count };
 

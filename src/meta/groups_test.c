@@ -333,6 +333,49 @@ test_offsets_without_group(void **state)
         kit_done(&k);
 }
 
+/* A coordinator that another has taken the group from neither stores nor deletes: the version tells
+ * (tests/model, point 29). */
+static void
+test_version_of_another_coordinator(void **state)
+{
+        struct ls_meta_group g = { .group_id = "g", .generation = 1 };
+        struct ls_meta_offset o = { .offset = 7, .metadata = LS_STR("") };
+        struct offsets os = { .count = 0 };
+        struct waiting w[3];
+        int64_t barrier;
+        struct kit k;
+
+        kit_new(&k);
+        o.stream_id = kit_stream_id(k.m, "t", 1);
+        assert_ok(ls_meta_group_store(k.m, &g));
+        g.version = 1; /* a member joins at the other one */
+        g.generation = 2;
+        assert_ok(ls_meta_group_store(k.m, &g));
+        for (int i = 0; i < 3; i++) {
+                w[i] = (struct waiting){ .offsets = { .op.done = offsets_waited,
+                                                      .group_id = i == 2 ? "absent" : "g",
+                                                      .generation = -1,
+                                                      .version = i == 1 ? 2 : 1,
+                                                      .offsets = &o,
+                                                      .count = 1 } };
+                ls_meta_offsets_submit(k.m, &w[i].offsets);
+        }
+        assert_ok(ls_meta_producer_new(k.m, &barrier));
+        assert_int_equal(w[0].offsets_result, LS_CONFLICT);
+        assert_ok(w[1].offsets_result);
+        assert_int_equal(w[2].offsets_result, LS_CONFLICT);
+
+        assert_int_equal(ls_meta_offsets_delete_at(k.m, "g", 1, &o, 1), LS_CONFLICT);
+        assert_int_equal(ls_meta_group_delete_at(k.m, "g", 1), LS_CONFLICT);
+        assert_int_equal(ls_meta_group_delete_at(k.m, "absent", 1), LS_ABSENT);
+        assert_ok(ls_meta_offsets(k.m, "g", offset_fn, &os));
+        assert_int_equal(os.count, 1);
+        assert_ok(ls_meta_offsets_delete_at(k.m, "g", 2, &o, 1));
+        assert_ok(ls_meta_group_delete_at(k.m, "g", 2));
+        assert_int_equal(ls_meta_group_delete(k.m, "g"), LS_ABSENT);
+        kit_done(&k);
+}
+
 /* --- leases --- */
 
 static void
@@ -362,6 +405,10 @@ test_leases(void **state)
         assert_ok(ls_meta_lease(k.m, "rewrite/1", 60000));
         assert_int_equal(ls_meta_lease(other, "append/1", 60000), LS_EFENCED);
         ls_meta_close(other);
+        /* one that has run out is forgotten: the same row can be made again */
+        kit_sql(&k, "INSERT INTO lease VALUES ('gone/1', 9, 9, 1)");
+        assert_ok(ls_meta_lease(k.m, "append/1", 60000));
+        kit_sql(&k, "INSERT INTO lease VALUES ('gone/1', 9, 9, 1)");
         assert_int_equal(ls_meta_lease(k.m, "", 60000), LS_INVALID);
         assert_int_equal(ls_meta_lease(k.m, "x", 0), LS_INVALID);
         kit_done(&k);
@@ -556,6 +603,7 @@ main(void)
                 cmocka_unit_test(test_offsets_check_generation),
                 cmocka_unit_test(test_queued_group_then_offsets),
                 cmocka_unit_test(test_offsets_without_group),
+                cmocka_unit_test(test_version_of_another_coordinator),
                 cmocka_unit_test(test_leases),
                 cmocka_unit_test(test_namespaces),
                 cmocka_unit_test(test_newer_level_is_refused),

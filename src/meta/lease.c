@@ -2,7 +2,8 @@
  *
  * A lease keeps two from doing the same work; it does not protect data, since every commit is
  * checked for itself. So the lease of an epoch that is closed or was raised counts for nothing: its
- * holder cannot commit any more, and a restarted broker need not wait for the time to pass. */
+ * holder cannot commit any more, and a restarted broker need not wait for the time to pass. Whoever
+ * takes one forgets those that have run out: of streams that are gone nobody else would. */
 #include "meta/meta_int.h"
 
 struct lease_call {
@@ -20,7 +21,9 @@ lease_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
         LS_TRY(ls_db_exec(txn->db, LEASE_TAKE, &changes, ls_db_text(c->resource),
                           ls_db_int(txn->m->options.broker_id), ls_db_u64(txn->m->epoch),
                           ls_db_int(txn->now_ms + c->ttl_ms), ls_db_int(txn->now_ms)));
-        return changes == 1 ? LS_OK : LS_BUSY;
+        if (changes != 1)
+                return LS_BUSY;
+        return ls_db_exec(txn->db, LEASE_EXPIRE, NULL, ls_db_int(txn->now_ms));
 }
 
 ls_err

@@ -98,21 +98,24 @@ meta_before(struct ls_meta *m)
         return LS_OK;
 }
 
-/* A new epoch of this broker: whoever ran under its id before is fenced. */
+/* A new epoch of this broker: whoever ran under its id before is fenced. It is the next of the
+ * counter, and above every one that stands at a broker: no two openings share one. */
 static ls_err
 meta_register(struct ls_meta *m)
 {
         const struct ls_meta_options *o = &m->options;
+        struct ls_meta_txn txn = { .m = m, .db = m->db };
         int64_t now_ms, epoch;
 
         LS_TRY(m->db->ops->now_ms(m->db, &now_ms));
         LS_TRY(meta_install(m->db, now_ms, &m->cluster_id));
         LS_TRY(meta_before(m));
-        LS_TRY(ls_db_get_i64(
-                m->db, LS_SQL_BROKER_OPEN,
-                LS_DB_ARGS(ls_db_int(o->broker_id), ls_db_text(m->rack), ls_db_int(now_ms)),
-                &epoch));
-        m->epoch = (uint64_t)epoch;
+        LS_TRY(ls_db_get_i64(m->db, LS_SQL_BROKER_EPOCH_MAX, NULL, 0, &epoch));
+        LS_TRY(ls_db_exec(m->db, COUNTER_RAISE, NULL, ls_db_int(epoch),
+                          ls_db_int(META_COUNTER_EPOCH)));
+        LS_TRY(meta_txn_count(&txn, META_COUNTER_EPOCH, 1, &m->epoch));
+        LS_TRY(ls_db_exec(m->db, BROKER_OPEN, NULL, ls_db_int(o->broker_id), ls_db_u64(m->epoch),
+                          ls_db_text(m->rack), ls_db_int(now_ms)));
         return ls_db_exec(m->db, COUNTER_PUT, NULL,
                           ls_db_int(META_COUNTER_BROKER + (int64_t)o->broker_id), ls_db_int(0));
 }

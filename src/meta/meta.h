@@ -25,6 +25,7 @@
 #define LS_META_PARTITIONS_MAX   100000 /* per stream */
 #define LS_META_NAME_BYTES_MAX   249    /* Kafka's limit of a topic name */
 #define LS_META_FORMAT_LEVEL     1
+#define LS_META_WAL_KEY_BYTES    64
 
 struct ls_meta;
 
@@ -41,6 +42,11 @@ struct ls_meta_options {
         void (*on_lost)(void *ctx, const char *why);
         void *on_lost_ctx;
         int64_t producer_expiry_ms; /* producer.id.expiration.ms */
+        /* Many brokers: WAL objects lie in the object store. What ls_meta_wal_purge forgets goes on
+         * the garbage list by this name, in the same transaction, to be deleted wal_grace_ms later.
+         * NULL: they are pieces of segment files. */
+        void (*wal_key)(uint64_t segment, char ret_key[LS_META_WAL_KEY_BYTES]);
+        int64_t wal_grace_ms;
 };
 
 /* Opens (and makes, when absent) the database, checks the format level (LS_NEWER_FORMAT) and
@@ -60,8 +66,47 @@ void ls_meta_watermark(const struct ls_meta *m, uint64_t *ret_epoch, uint64_t *r
  * witnessed. */
 LS_MUST_USE ls_err ls_meta_commit_number(struct ls_meta *m, uint64_t *ret_commit);
 
-/* How many transactions this opening has committed: whether something changed since a backup. */
+/* How many transactions this opening has committed, those of heartbeats and announcements alone not
+ * counted: whether something changed since a backup. */
 uint64_t ls_meta_changes(struct ls_meta *m);
+
+/* --- brokers --- */
+
+/* A row a broker id. *Listed* is who is open and whose heartbeat is young, which only says where
+ * clients are sent; who may commit is decided by the epoch alone. Epochs come from one counter: no
+ * two openings of any broker have the same. */
+struct ls_meta_broker {
+        int32_t id;
+        uint64_t epoch;
+        bool open;
+        const char *rack;         /* NULL: none */
+        const char *kafka, *http; /* "host:port" as clients are told; NULL: not announced */
+        int64_t opened_ms;        /* the database's clock */
+        int64_t heartbeat_ms;     /* the same; of the opening when there was none */
+        int64_t heartbeat_age_ms; /* by the database's clock, at this read */
+};
+/* What clients are told of this broker, from now on. */
+LS_MUST_USE ls_err ls_meta_announce(struct ls_meta *m, const char *kafka, const char *http);
+LS_MUST_USE ls_err ls_meta_heartbeat(struct ls_meta *m);
+/* Sorted by id; texts are valid in the callback. */
+LS_MUST_USE ls_err ls_meta_brokers(struct ls_meta *m,
+                                   ls_err (*fn)(void *ctx, const struct ls_meta_broker *b),
+                                   void *ctx);
+/* Whether `epoch` is an open one, of whichever broker: what such a writer made is not garbage
+ * yet. */
+LS_MUST_USE ls_err ls_meta_epoch_open(struct ls_meta *m, uint64_t epoch, bool *ret_open);
+
+/* --- following what other brokers do --- */
+
+/* Versions of everything that brokers follow, in one snapshot: of each live stream's row (it rises
+ * with configuration and partitions), ascending ids, then of each chunk (it rises with every change
+ * of a partition of it), ascending. What is not named any more is gone. */
+LS_MUST_USE ls_err ls_meta_versions(struct ls_meta *m,
+                                    ls_err (*stream_fn)(void *ctx, uint64_t stream_id,
+                                                        uint64_t version),
+                                    ls_err (*chunk_fn)(void *ctx, uint64_t stream_id,
+                                                       int32_t first_partition, uint64_t version),
+                                    void *ctx);
 
 /* --- ops --- */
 
@@ -121,6 +166,10 @@ LS_MUST_USE ls_err ls_meta_stream_configure(struct ls_meta *m, uint64_t stream_i
 LS_MUST_USE ls_err ls_meta_stream_list(struct ls_meta *m,
                                        ls_err (*fn)(void *ctx, const struct ls_meta_stream *s),
                                        void *ctx);
+/* One live stream, with its settings. LS_ABSENT. The callback borrows. */
+LS_MUST_USE ls_err ls_meta_stream_get(struct ls_meta *m, uint64_t stream_id,
+                                      ls_err (*fn)(void *ctx, const struct ls_meta_stream *s),
+                                      void *ctx);
 
 /* --- partitions and the index --- */
 
@@ -172,6 +221,15 @@ enum {
 LS_MUST_USE ls_err ls_meta_entries(struct ls_meta *m, uint64_t stream_id,
                                    ls_err (*fn)(void *ctx, const struct ls_meta_entry *e),
                                    void *ctx);
+
+/* In one snapshot: the state of all partitions (fn gets them in order), then the live entries that
+ * were committed after commit number `after` (0: all), in commit order. *ret_commit: give that as
+ * `after` the next time, and nothing is missed. LS_ABSENT, LS_CORRUPT as above. */
+LS_MUST_USE ls_err ls_meta_follow(struct ls_meta *m, uint64_t stream_id, uint64_t after,
+                                  ls_err (*partition_fn)(void *ctx, int32_t partition,
+                                                         const struct ls_meta_partition *p),
+                                  ls_err (*entry_fn)(void *ctx, const struct ls_meta_entry *e),
+                                  void *ctx, uint64_t *ret_commit);
 
 /* One batch of a WAL object that is to become visible. Input, then result. */
 struct ls_meta_wal_batch {
@@ -348,18 +406,21 @@ LS_MUST_USE ls_err ls_meta_files(struct ls_meta *m, uint64_t stream_id, bool rem
 
 /* --- garbage --- */
 
-/* Keys whose grace is over, oldest first (data files that left the current snapshot count from
- * then). */
-LS_MUST_USE ls_err ls_meta_garbage(struct ls_meta *m, int64_t now_ms, size_t count_max,
+/* Keys whose grace is over by the database's clock, oldest first (data files that left the current
+ * snapshot count from then). */
+LS_MUST_USE ls_err ls_meta_garbage(struct ls_meta *m, size_t count_max,
                                    ls_err (*fn)(void *ctx, const char *key), void *ctx);
+/* All of them, also those whose grace is not over. */
+LS_MUST_USE ls_err ls_meta_garbage_all(struct ls_meta *m, ls_err (*fn)(void *ctx, const char *key),
+                                       void *ctx);
 /* Puts keys on the list (an upload that failed to be published). */
 LS_MUST_USE ls_err ls_meta_garbage_add(struct ls_meta *m, const char *const *keys, size_t count,
                                        int64_t due_ms);
 /* They are deleted from the store: forget them. */
 LS_MUST_USE ls_err ls_meta_garbage_done(struct ls_meta *m, const char *const *keys, size_t count);
-/* Deleted streams of which nothing is left but objects in the store, whose grace is over by
- * `now_ms`: all under their folder may go. Oldest first. */
-LS_MUST_USE ls_err ls_meta_gone(struct ls_meta *m, int64_t now_ms, size_t count_max,
+/* Deleted streams of which nothing is left but objects in the store, whose grace is over by the
+ * database's clock: all under their folder may go. Oldest first. */
+LS_MUST_USE ls_err ls_meta_gone(struct ls_meta *m, size_t count_max,
                                 ls_err (*fn)(void *ctx, uint64_t stream_id, ls_uuid topic_id),
                                 void *ctx);
 /* The folder is empty: forget the stream. */
@@ -407,8 +468,16 @@ void ls_meta_group_submit(struct ls_meta *m, struct ls_meta_group_op *op);
 LS_MUST_USE ls_err ls_meta_group_list(struct ls_meta *m,
                                       ls_err (*fn)(void *ctx, const struct ls_meta_group *g),
                                       void *ctx);
+/* One group's row. LS_ABSENT (version 0 counts as absent). */
+LS_MUST_USE ls_err ls_meta_group_get(struct ls_meta *m, const char *group_id,
+                                     ls_err (*fn)(void *ctx, const struct ls_meta_group *g),
+                                     void *ctx);
 /* Removes the group and its offsets. LS_ABSENT. */
 LS_MUST_USE ls_err ls_meta_group_delete(struct ls_meta *m, const char *group_id);
+/* The same if the row's version is `version` (0: any), LS_CONFLICT else: another coordinator has
+ * written it. */
+LS_MUST_USE ls_err ls_meta_group_delete_at(struct ls_meta *m, const char *group_id,
+                                           uint64_t version);
 /* Stores offsets if the group's generation is `generation` (checked in the transaction; -1: no
  * check) else LS_STALE_EPOCH. A group row is made when absent and generation is -1. Offsets of
  * streams that are gone are skipped: their `stream_id` is set to 0. */
@@ -420,6 +489,9 @@ struct ls_meta_offsets_op {
         struct ls_meta_op op; /* set done before; apply is set by the call */
         const char *group_id;
         int32_t generation;
+        /* Checked as well, in the transaction: of the group's row, LS_CONFLICT when it has another
+         * or is not there. 0: no check. */
+        uint64_t version;
         struct ls_meta_offset *offsets;
         size_t count;
 };
@@ -430,6 +502,10 @@ LS_MUST_USE ls_err ls_meta_offsets(struct ls_meta *m, const char *group_id,
 /* LS_OK also for those that are not there. */
 LS_MUST_USE ls_err ls_meta_offsets_delete(struct ls_meta *m, const char *group_id,
                                           const struct ls_meta_offset *offsets, size_t count);
+/* The same if the version of the group's row is `version` (0: no check), LS_CONFLICT else. */
+LS_MUST_USE ls_err ls_meta_offsets_delete_at(struct ls_meta *m, const char *group_id,
+                                             uint64_t version, const struct ls_meta_offset *offsets,
+                                             size_t count);
 
 /* --- namespaces without streams, properties (Iceberg REST) --- */
 

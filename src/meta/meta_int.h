@@ -19,6 +19,7 @@ enum meta_counter {
         META_COUNTER_STREAM = 2,
         META_COUNTER_PRODUCER = 3,
         META_COUNTER_FILE = 4,
+        META_COUNTER_EPOCH = 5,     /* epochs, of all brokers together */
         META_COUNTER_BROKER = 1000, /* + broker id: 1 + sequence of its last committed WAL object
                                      * in the present epoch */
 };
@@ -87,6 +88,7 @@ struct ls_meta_txn {
         struct ls_db *db;
         int64_t now_ms; /* the database's clock at the begin */
         bool single;    /* one op only: no savepoint, undoing it is undoing all */
+        size_t quiet;   /* ops that ls_meta_changes does not count: nobody would restore them */
 };
 
 /* Opens on connections of `driver` (tests wrap them). `driver_options` is freed at close. */
@@ -199,6 +201,13 @@ LS_MUST_USE ls_err meta_partitions_read(struct ls_db *db, uint64_t stream_id,
 LS_MUST_USE ls_err meta_stream_exists(struct ls_db *db, uint64_t stream_id);
 
 /* --- gc.c --- */
+
+/* ls_meta_garbage and ls_meta_gone as of a given time. */
+LS_MUST_USE ls_err meta_garbage_at(struct ls_meta *m, int64_t now_ms, size_t count_max,
+                                   ls_err (*fn)(void *ctx, const char *key), void *ctx);
+LS_MUST_USE ls_err meta_gone_at(struct ls_meta *m, int64_t now_ms, size_t count_max,
+                                ls_err (*fn)(void *ctx, uint64_t stream_id, ls_uuid topic_id),
+                                void *ctx);
 
 /* Puts a key on the list unless a live row names it. */
 LS_MUST_USE ls_err meta_garbage_put(struct ls_db *db, const char *key, int64_t due_ms);

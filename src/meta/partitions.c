@@ -87,6 +87,24 @@ entries_row(const struct entries_read *read, uint64_t object_id, ls_span blob)
         return e == LS_END ? LS_OK : e;
 }
 
+/* The live entries of `stream_id` behind commit number `after`, of the snapshot that the partitions
+ * in `read` are of. */
+static ls_err
+entries_after(struct ls_db *db, const struct entries_read *read, uint64_t stream_id, uint64_t after)
+{
+        struct ls_db_stmt *stmt;
+        ls_err e;
+
+        LS_TRY(ls_db_query(db, INDEX_AFTER, &stmt, ls_db_u64(stream_id), ls_db_u64(after)));
+        while ((e = ls_db_step(db, stmt)) == LS_OK) {
+                e = entries_row(read, ls_db_col_u64(db, stmt, 0), ls_db_col_span(db, stmt, 1));
+                if (e != LS_OK)
+                        break;
+        }
+        ls_db_end(db, stmt);
+        return e == LS_END ? LS_OK : e;
+}
+
 ls_err
 meta_entries_snapshot(struct ls_meta *m, uint64_t stream_id, uint64_t *ret_version,
                       ls_err (*partition_fn)(void *ctx, int32_t partition,
@@ -94,7 +112,6 @@ meta_entries_snapshot(struct ls_meta *m, uint64_t stream_id, uint64_t *ret_versi
                       ls_err (*entry_fn)(void *ctx, const struct ls_meta_entry *e), void *ctx)
 {
         struct entries_read read = { .fn = entry_fn, .ctx = ctx };
-        struct ls_db_stmt *stmt = NULL;
         struct ls_db *db;
         int64_t version;
         ls_err e;
@@ -108,17 +125,10 @@ meta_entries_snapshot(struct ls_meta *m, uint64_t stream_id, uint64_t *ret_versi
         for (size_t i = 0; i < read.count && e == LS_OK && partition_fn != NULL; i++)
                 e = partition_fn(ctx, (int32_t)i, &read.parts[i]);
         if (e == LS_OK && entry_fn != NULL)
-                e = ls_db_query(db, INDEX_AFTER, &stmt, ls_db_u64(stream_id), ls_db_int(0));
-        while (e == LS_OK && stmt != NULL) {
-                e = ls_db_step(db, stmt);
-                if (e == LS_OK)
-                        e = entries_row(&read, ls_db_col_u64(db, stmt, 0),
-                                        ls_db_col_span(db, stmt, 1));
-        }
-        ls_db_end(db, stmt);
+                e = entries_after(db, &read, stream_id, 0);
         meta_read_end(m, db);
         ls_free(read.parts);
-        return e == LS_END ? LS_OK : e;
+        return e;
 }
 
 ls_err
@@ -126,6 +136,102 @@ ls_meta_entries(struct ls_meta *m, uint64_t stream_id,
                 ls_err (*fn)(void *ctx, const struct ls_meta_entry *e), void *ctx)
 {
         return meta_entries_snapshot(m, stream_id, NULL, NULL, fn, ctx);
+}
+
+/* --- following --- */
+
+/* The counter of commit numbers is read in the snapshot that the rows are read in. A transaction
+ * raises it and adds its rows, and the next one that raises it waits for the end of that (one
+ * writer at a time; on PostgreSQL the counter's row is held to the end besides). So whoever sees
+ * the counter at n sees the rows of every number up to n, and no row above: to go on behind n
+ * misses nothing and repeats nothing. And a stream that is idle, in an installation that is not,
+ * does not look at its old rows again. */
+ls_err
+ls_meta_follow(struct ls_meta *m, uint64_t stream_id, uint64_t after,
+               ls_err (*partition_fn)(void *ctx, int32_t partition,
+                                      const struct ls_meta_partition *p),
+               ls_err (*entry_fn)(void *ctx, const struct ls_meta_entry *e), void *ctx,
+               uint64_t *ret_commit)
+{
+        struct entries_read read = { .fn = entry_fn, .ctx = ctx };
+        int64_t commit = 0;
+        struct ls_db *db;
+        ls_err e;
+
+        LS_TRY(meta_read_begin(m, &db));
+        e = ls_db_get_i64(db, LS_SQL_COUNTER_GET, LS_DB_ARGS(ls_db_int(META_COUNTER_COMMIT)),
+                          &commit);
+        if (e == LS_ABSENT || (e == LS_OK && (uint64_t)commit < after))
+                e = LS_EBROKEN; /* no counter; or the database went back in time */
+        if (e == LS_OK)
+                e = meta_partitions_read(db, stream_id, &read.parts, &read.count);
+        for (size_t i = 0; i < read.count && e == LS_OK; i++)
+                e = partition_fn(ctx, (int32_t)i, &read.parts[i]);
+        if (e == LS_OK)
+                e = entries_after(db, &read, stream_id, after);
+        meta_read_end(m, db);
+        ls_free(read.parts);
+        if (e == LS_OK)
+                *ret_commit = (uint64_t)commit;
+        return e;
+}
+
+static ls_err
+versions_streams(struct ls_db *db, ls_err (*fn)(void *ctx, uint64_t stream_id, uint64_t version),
+                 void *ctx)
+{
+        struct ls_db_stmt *stmt;
+        ls_err e;
+
+        LS_TRY(ls_db_query0(db, STREAM_VERSIONS, &stmt));
+        while ((e = ls_db_step(db, stmt)) == LS_OK) {
+                e = fn(ctx, ls_db_col_u64(db, stmt, 0), ls_db_col_u64(db, stmt, 1));
+                if (e != LS_OK)
+                        break;
+        }
+        ls_db_end(db, stmt);
+        return e == LS_END ? LS_OK : e;
+}
+
+static ls_err
+versions_chunks(struct ls_db *db,
+                ls_err (*fn)(void *ctx, uint64_t stream_id, int32_t first_partition,
+                             uint64_t version),
+                void *ctx)
+{
+        struct ls_db_stmt *stmt;
+        ls_err e;
+
+        LS_TRY(ls_db_query0(db, CHUNK_VERSIONS, &stmt));
+        while ((e = ls_db_step(db, stmt)) == LS_OK) {
+                uint64_t id = ls_db_col_u64(db, stmt, 0);
+                int32_t first =
+                        (int32_t)(id % LS_META_CHUNKS_PER_STREAM) * LS_META_CHUNK_PARTITIONS;
+
+                e = fn(ctx, meta_chunk_stream(id), first, ls_db_col_u64(db, stmt, 1));
+                if (e != LS_OK)
+                        break;
+        }
+        ls_db_end(db, stmt);
+        return e == LS_END ? LS_OK : e;
+}
+
+ls_err
+ls_meta_versions(struct ls_meta *m,
+                 ls_err (*stream_fn)(void *ctx, uint64_t stream_id, uint64_t version),
+                 ls_err (*chunk_fn)(void *ctx, uint64_t stream_id, int32_t first_partition,
+                                    uint64_t version),
+                 void *ctx)
+{
+        struct ls_db *db;
+        ls_err e;
+
+        LS_TRY(meta_read_begin(m, &db));
+        e = versions_streams(db, stream_fn, ctx);
+        if (e == LS_OK)
+                e = versions_chunks(db, chunk_fn, ctx);
+        meta_read_end(m, db);
+        return e;
 }
 
 /* --- the log start --- */

@@ -704,6 +704,9 @@ test_first_opens_at_once(void **state)
                 id = ls_meta_cluster_id(brokers[i].k.m);
                 other = ls_meta_cluster_id(brokers[0].k.m);
                 assert_true(ls_uuid_eq(id, other));
+                for (int n = 0; n < i; n++)
+                        assert_true(ls_meta_broker_epoch(brokers[n].k.m) !=
+                                    ls_meta_broker_epoch(brokers[i].k.m));
         }
         for (int i = 0; i < BROKERS; i++)
                 ls_meta_close(brokers[i].k.m);

@@ -9,6 +9,7 @@
 struct witness_call {
         struct meta_call call;
         const struct ls_meta_witness *w;
+        uint64_t epoch; /* out: this broker's */
 };
 
 static ls_err
@@ -19,29 +20,41 @@ witness_raise(struct ls_meta_txn *txn, enum meta_counter counter, uint64_t value
                                        ls_db_int(counter));
 }
 
+/* The epoch of `w` is not given out again, and this broker's is a fresh one above it. */
+static ls_err
+witness_epoch(struct ls_meta_txn *txn, const struct ls_meta_witness *w, uint64_t *ret_epoch)
+{
+        struct ls_db_value own = ls_db_int(txn->m->options.broker_id);
+
+        LS_TRY(witness_raise(txn, META_COUNTER_EPOCH, w->epoch));
+        *ret_epoch = txn->m->epoch;
+        if (w->epoch >= txn->m->epoch) {
+                LS_TRY(meta_txn_count(txn, META_COUNTER_EPOCH, 1, ret_epoch));
+                LS_TRY(ls_db_exec(txn->db, BROKER_RAISE, NULL, ls_db_u64(*ret_epoch), own));
+        }
+        if (w->broker != txn->m->options.broker_id)
+                return ls_db_exec(txn->db, BROKER_WITNESS, NULL, ls_db_int(w->broker),
+                                  ls_db_u64(w->epoch));
+        /* All that is there now counts as committed: the next server must not cut it. */
+        LS_TRY(ls_db_exec(txn->db, COUNTER_PUT, NULL,
+                          ls_db_int(META_COUNTER_BEFORE_EPOCH(w->broker)), ls_db_u64(*ret_epoch)));
+        return ls_db_exec(txn->db, COUNTER_PUT, NULL,
+                          ls_db_int(META_COUNTER_BEFORE_SEQUENCE(w->broker)), ls_db_int(0));
+}
+
 static ls_err
 witness_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
-        const struct ls_meta_witness *w = LS_CONTAINER(op, struct witness_call, call.op)->w;
-        uint64_t epoch;
+        struct witness_call *c = LS_CONTAINER(op, struct witness_call, call.op);
+        const struct ls_meta_witness *w = c->w;
 
+        c->epoch = txn->m->epoch;
         LS_TRY(witness_raise(txn, META_COUNTER_COMMIT, w->commit));
         LS_TRY(witness_raise(txn, META_COUNTER_STREAM, w->stream_id));
         LS_TRY(witness_raise(txn, META_COUNTER_FILE, w->file_id));
         if (w->producer_id >= 0)
                 LS_TRY(witness_raise(txn, META_COUNTER_PRODUCER, (uint64_t)w->producer_id + 1));
-        if (w->epoch == 0)
-                return LS_OK;
-        if (w->broker != txn->m->options.broker_id)
-                return ls_db_exec(txn->db, BROKER_WITNESS, NULL, ls_db_int(w->broker),
-                                  ls_db_u64(w->epoch));
-        /* All that is there now counts as committed: the next server must not cut it. */
-        epoch = LS_MAX(w->epoch + 1, txn->m->epoch);
-        LS_TRY(ls_db_exec(txn->db, COUNTER_PUT, NULL,
-                          ls_db_int(META_COUNTER_BEFORE_EPOCH(w->broker)), ls_db_u64(epoch)));
-        LS_TRY(ls_db_exec(txn->db, COUNTER_PUT, NULL,
-                          ls_db_int(META_COUNTER_BEFORE_SEQUENCE(w->broker)), ls_db_int(0)));
-        return ls_db_exec(txn->db, BROKER_RAISE, NULL, ls_db_u64(epoch), ls_db_int(w->broker));
+        return w->epoch == 0 ? LS_OK : witness_epoch(txn, w, &c->epoch);
 }
 
 ls_err
@@ -51,8 +64,7 @@ ls_meta_rebuild_witness(struct ls_meta *m, const struct ls_meta_witness *w)
 
         LS_TRY(meta_call_run(m, &c.call));
         /* The meta thread is idle now; the next op's lock publishes this to it. */
-        if (w->epoch != 0 && w->broker == m->options.broker_id && w->epoch >= m->epoch)
-                m->epoch = w->epoch + 1;
+        m->epoch = c.epoch;
         return LS_OK;
 }
 
@@ -94,6 +106,7 @@ rebuild_wal_apply(struct ls_meta_op *op, struct ls_meta_txn *txn)
 {
         struct rebuild_wal *r = LS_CONTAINER(op, struct rebuild_wal, call.op);
 
+        LS_TRY(witness_raise(txn, META_COUNTER_EPOCH, r->epoch));
         return meta_commit_apply(r->commit, txn, r->broker, r->epoch);
 }
 

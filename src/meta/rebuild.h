@@ -23,8 +23,9 @@ struct ls_meta_witness {
         int32_t broker; /* and, of this broker, the epoch */
         uint64_t epoch;
 };
-/* Raises what stands below. When `broker` is the one that opened the store, its epoch becomes a
- * fresh one above `epoch`. */
+/* Raises what stands below; the epoch of the broker that opened the store, too, becomes a fresh one
+ * above `epoch`, whoever's that is. When it is its own, all that this broker wrote counts as
+ * committed from then on (ls_meta_watermark of the next opening). */
 LS_MUST_USE ls_err ls_meta_rebuild_witness(struct ls_meta *m, const struct ls_meta_witness *w);
 
 /* Gives a fresh database the cluster id of the installation that it is for. */

@@ -145,6 +145,23 @@ ls_meta_stream_list(struct ls_meta *m, ls_err (*fn)(void *ctx, const struct ls_m
         return e;
 }
 
+ls_err
+ls_meta_stream_get(struct ls_meta *m, uint64_t stream_id,
+                   ls_err (*fn)(void *ctx, const struct ls_meta_stream *s), void *ctx)
+{
+        struct ls_meta_stream *s = NULL;
+        struct ls_db *db;
+        ls_err e;
+
+        LS_TRY(meta_read_begin(m, &db));
+        e = stream_get(db, stream_id, &s);
+        meta_read_end(m, db);
+        if (e == LS_OK)
+                e = fn(ctx, s);
+        ls_meta_stream_free(s);
+        return e;
+}
+
 /* --- writing --- */
 
 struct stream_call {

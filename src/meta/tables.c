@@ -247,7 +247,8 @@ publish_remove_files(struct publish_call *c, struct ls_meta_txn *txn)
         return LS_OK;
 }
 
-/* Moves floors in the cached chunks, if they stand where the plan saw them. */
+/* Moves floors in the cached chunks, if they stand where the plan saw them. A chunk may be older
+ * than the plan: other brokers have appended since. */
 static ls_err
 publish_floors(struct publish_call *c, struct ls_meta_txn *txn)
 {
@@ -265,6 +266,12 @@ publish_floors(struct publish_call *c, struct ls_meta_txn *txn)
                 }
                 if (part->new_floor < 0)
                         continue;
+                if (part->new_floor > p->stable) {
+                        chunk->refused = true;
+                        return ls_fail(&c->plan.info, LS_CONFLICT,
+                                       "partition %d: the floor would pass the log's end",
+                                       part->partition);
+                }
                 if (part->new_floor == p->end && part->floor_hash != p->hash)
                         return ls_fail(&c->plan.info, LS_CORRUPT,
                                        "partition %d: the table's sum is not the log's",
@@ -325,7 +332,7 @@ publish_try(struct publish_call *c, struct ls_meta_txn *txn)
 
         LS_TRY(publish_lock(c, txn));
         e = publish_floors(c, txn);
-        if (e == LS_OK || e == LS_CONFLICT) {
+        if (e >= 0) { /* also what is refused must not be so by a stale chunk */
                 ls_err flushed = meta_chunks_flush(txn);
 
                 if (flushed != LS_OK)

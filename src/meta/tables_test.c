@@ -345,9 +345,9 @@ test_rewrite(void **state)
         assert_int_equal(files, 4);
         assert_ok(ls_meta_names(k.m, "f1", &named));
         assert_true(named);
-        assert_ok(ls_meta_garbage(k.m, now_ms + 500, 10, count_key_fn, &keys));
+        assert_ok(meta_garbage_at(k.m, now_ms + 500, 10, count_key_fn, &keys));
         assert_int_equal(keys, 0);
-        assert_ok(ls_meta_garbage(k.m, now_ms + 100000, 10, count_key_fn, &keys));
+        assert_ok(meta_garbage_at(k.m, now_ms + 100000, 10, count_key_fn, &keys));
         assert_int_equal(keys, 2);
         {
                 const char *const done[] = { "f1", "f2", "f3" };
@@ -636,24 +636,24 @@ test_delete_stream(void **state)
         b = kit_batch(id, 0, 1);
         assert_int_equal(kit_one(&k, &b), LS_ABSENT);
         assert_int_equal(ls_meta_table_publish(k.m, &a.commit, NULL), LS_ABSENT);
-        assert_ok(ls_meta_garbage(k.m, ls_clock_wall_ms(), 10, count_key_fn, &keys));
+        assert_ok(meta_garbage_at(k.m, ls_clock_wall_ms(), 10, count_key_fn, &keys));
         assert_int_equal(keys, 0);
-        assert_ok(ls_meta_garbage(k.m, ls_clock_wall_ms() + 2000, 10, count_key_fn, &keys));
+        assert_ok(meta_garbage_at(k.m, ls_clock_wall_ms() + 2000, 10, count_key_fn, &keys));
         assert_int_equal(keys, 2);          /* the data file and the metadata file */
         assert_int_equal(purge_all(&k), 7); /* 5 index rows, 1 extent, the stream's number */
         assert_ok(ls_meta_check(k.m, fail_finding, NULL));
         /* its folder may go when the grace is over and no data file waits on its own */
-        assert_ok(ls_meta_gone(k.m, ls_clock_wall_ms() + 2000, 10, gone_fn, &gone));
+        assert_ok(meta_gone_at(k.m, ls_clock_wall_ms() + 2000, 10, gone_fn, &gone));
         assert_int_equal(gone.count, 0);
         assert_ok(ls_meta_garbage_done(k.m, &file_key, 1));
-        assert_ok(ls_meta_gone(k.m, ls_clock_wall_ms(), 10, gone_fn, &gone));
+        assert_ok(meta_gone_at(k.m, ls_clock_wall_ms(), 10, gone_fn, &gone));
         assert_int_equal(gone.count, 0);
-        assert_ok(ls_meta_gone(k.m, ls_clock_wall_ms() + 2000, 10, gone_fn, &gone));
+        assert_ok(meta_gone_at(k.m, ls_clock_wall_ms() + 2000, 10, gone_fn, &gone));
         assert_int_equal(gone.count, 1);
         assert_int_equal(gone.id, id);
         assert_true(ls_uuid_eq(gone.topic_id, gone_topic_id));
         assert_ok(ls_meta_gone_done(k.m, id));
-        assert_ok(ls_meta_gone(k.m, INT64_MAX, 10, gone_fn, &gone));
+        assert_ok(meta_gone_at(k.m, INT64_MAX, 10, gone_fn, &gone));
         assert_int_equal(gone.count, 1);
         /* the name is free; number and topic id are fresh */
         s = kit_stream(k.m, "t", 1);
@@ -693,7 +693,7 @@ test_delete_many_streams(void **state)
                 calls++;
         } while (deleted > 0);
         assert_in_range(calls, 3, 6);
-        assert_ok(ls_meta_gone(k.m, INT64_MAX, COUNT + 1, gone_fn, &gone));
+        assert_ok(meta_gone_at(k.m, INT64_MAX, COUNT + 1, gone_fn, &gone));
         assert_int_equal(gone.count, COUNT);
         assert_int_equal(gone.id, ids[COUNT - 1]);
         kit_done(&k);

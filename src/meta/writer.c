@@ -111,7 +111,8 @@ static ls_err
 writer_transaction(struct ls_meta *m, struct meta_batch *b)
 {
         struct ls_meta_txn txn = { .m = m, .db = m->db, .single = b->count == 1 };
-        bool unknown = false, written = false;
+        bool unknown = false;
+        size_t written = 0;
         ls_err e;
 
         meta_chunks_begin_txn(m);
@@ -123,16 +124,17 @@ writer_transaction(struct ls_meta *m, struct meta_batch *b)
                         meta_chunks_drop_txn(m);
                         return e;
                 }
-                written |= b->results[i] == LS_OK;
+                written += b->results[i] == LS_OK;
         }
-        if (!written) {
+        if (written == 0) {
                 m->db->ops->rollback(m->db);
                 meta_chunks_drop_txn(m);
                 return LS_OK;
         }
         e = m->db->ops->commit(m->db, &unknown);
         if (e == LS_OK) {
-                atomic_fetch_add(&m->changes, 1);
+                if (written > txn.quiet)
+                        atomic_fetch_add(&m->changes, 1);
                 return LS_OK;
         }
         meta_chunks_drop_txn(m);

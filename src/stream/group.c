@@ -4,7 +4,8 @@
  * A group's row is written by ops that are queued in order; each expects the version that the one
  * before leaves. When one fails, those queued behind it fail too; once none is in flight the
  * version is set back to the last that was confirmed, and the next write carries the whole state
- * again.
+ * again. Of many brokers, a version that is not the expected one means that another coordinator has
+ * written the row: the group is dropped, and read again when it is asked for.
  */
 #include "stream/group.h"
 
@@ -57,7 +58,7 @@ group_write_done(struct ls_groups *g, struct ls_group *grp, ls_err result)
         }
         if (g->writes == 0)
                 ls_cond_broadcast(&g->wake);
-        if (grp->writes == 0 && grp->state == GROUP_DEAD)
+        if (grp->writes == 0 && grp->state == GROUP_DEAD && !grp->locked)
                 group_release(grp);
 }
 
@@ -76,6 +77,8 @@ group_stored(struct ls_meta_op *op, ls_err result)
                             ls_err_name(result));
         if (w->why == GROUP_STORE_STATIC)
                 group_static_stored(g, grp, w->join, result);
+        if (g->config.shared && result == LS_CONFLICT)
+                group_lose(g, grp);
         if (w->why == GROUP_STORE_ASSIGNMENT && grp->state != GROUP_DEAD)
                 group_assignment_stored(g, grp, w->generation, result);
         group_write_done(g, grp, result);
@@ -117,21 +120,21 @@ void
 group_forget_if_blank(struct ls_groups *g, struct ls_group *grp)
 {
         if (grp->state == GROUP_EMPTY && grp->pending == NULL && grp->version == 0 &&
-            grp->writes == 0 && !grp->locked)
-                group_drop(g, grp);
+            grp->writes == 0 && !grp->locked) {
+                if (g->config.shared)
+                        group_become_nowhere(g, grp);
+                else
+                        group_drop(g, grp);
+        }
 }
 
 /* --- life ---------------------------------------------------- */
 
-static ls_err
-load_one(void *ctx, const struct ls_meta_group *row)
+ls_err
+group_fill(struct ls_groups *g, struct ls_group *grp, const struct ls_meta_group *row)
 {
-        struct ls_groups *g = ctx;
-        struct ls_group *grp = group_make(g, ls_str_of(row->group_id));
         ls_err e;
 
-        if (grp == NULL)
-                return LS_ELIMIT;
         grp->version = grp->version_done = row->version;
         e = row->state.len > 0 ? group_blob_read(grp, row->state) : LS_OK;
         if (e == LS_NEWER_FORMAT)
@@ -147,6 +150,15 @@ load_one(void *ctx, const struct ls_meta_group *row)
         }
         grp->generation = LS_MAX(grp->generation, row->generation);
         return LS_OK;
+}
+
+static ls_err
+load_one(void *ctx, const struct ls_meta_group *row)
+{
+        struct ls_groups *g = ctx;
+        struct ls_group *grp = group_make(g, ls_str_of(row->group_id));
+
+        return grp != NULL ? group_fill(g, grp, row) : LS_ELIMIT;
 }
 
 static void
@@ -173,7 +185,7 @@ groups_new(const struct group_ops *ops, void *ops_ctx, const struct group_config
         ls_cond_init(&g->wake);
         ls_map_init(&g->groups);
         g->expiry_ms = ls_clock_monotonic_ms() + GROUP_EXPIRY_INTERVAL_MS;
-        e = g->ops.group_list(g->ops_ctx, load_one, g);
+        e = config->shared ? LS_OK : g->ops.group_list(g->ops_ctx, load_one, g);
         if (e != LS_OK) {
                 groups_free(g);
                 return ls_fail(reterr, e, "cannot load the consumer groups: %s", ls_err_text(e));
@@ -229,6 +241,8 @@ expire_all(struct ls_groups *g)
         size_t pos = 0, count = 0, cap = 0;
         char **ids = NULL;
 
+        if (g->config.shared && ls_groups_load(g) != LS_GROUP_OK)
+                return; /* the next round */
         pthread_mutex_lock(&g->lock);
         while ((e = ls_map_next(&g->groups, &pos)) != NULL)
                 LS_PUSH(ids, count, cap, ls_strdup(((struct ls_group *)e->value)->id));
@@ -250,6 +264,8 @@ groups_tick(struct ls_groups *g)
 {
         int64_t now = ls_clock_monotonic_ms();
 
+        if (g->config.shared)
+                groups_own(g);
         pthread_mutex_lock(&g->lock);
         group_timers_run(g, now);
         pthread_mutex_unlock(&g->lock);
@@ -257,6 +273,17 @@ groups_tick(struct ls_groups *g)
                 expire_all(g);
                 g->expiry_ms = ls_clock_monotonic_ms() + GROUP_EXPIRY_INTERVAL_MS;
         }
+}
+
+/* Until when the thread may sleep; under the lock. */
+static int64_t
+groups_due(const struct ls_groups *g)
+{
+        int64_t due = LS_MIN(group_timers_next(g), g->expiry_ms);
+
+        if (g->config.shared)
+                due = LS_MIN(due, ls_clock_monotonic_ms() + GROUP_OWNERS_CHECK_MS);
+        return due;
 }
 
 static void
@@ -268,9 +295,9 @@ groups_run(void *arg)
         do {
                 groups_tick(g);
                 pthread_mutex_lock(&g->lock);
-                if (!g->stop && group_timers_next(g) > ls_clock_monotonic_ms())
-                        ls_cond_wait_until(&g->wake, &g->lock,
-                                           LS_MIN(group_timers_next(g), g->expiry_ms));
+                if (!g->stop && g->load_first == NULL &&
+                    group_timers_next(g) > ls_clock_monotonic_ms())
+                        ls_cond_wait_until(&g->wake, &g->lock, groups_due(g));
                 stop = g->stop;
                 pthread_mutex_unlock(&g->lock);
         } while (!stop);
@@ -281,6 +308,7 @@ groups_run(void *arg)
 struct real_ops {
         struct ls_streams *streams;
         struct ls_meta *meta;
+        struct ls_brokers *seen; /* by real_owners_changed; NULL: not asked yet */
 };
 
 static void
@@ -308,9 +336,16 @@ real_group_list(void *ctx, ls_err (*fn)(void *fn_ctx, const struct ls_meta_group
 }
 
 static ls_err
-real_group_delete(void *ctx, const char *group_id)
+real_group_get(void *ctx, const char *group_id,
+               ls_err (*fn)(void *fn_ctx, const struct ls_meta_group *g), void *fn_ctx)
 {
-        return ls_meta_group_delete(((struct real_ops *)ctx)->meta, group_id);
+        return ls_meta_group_get(((struct real_ops *)ctx)->meta, group_id, fn, fn_ctx);
+}
+
+static ls_err
+real_group_delete(void *ctx, const char *group_id, uint64_t version)
+{
+        return ls_meta_group_delete_at(((struct real_ops *)ctx)->meta, group_id, version);
 }
 
 static ls_err
@@ -321,10 +356,11 @@ real_offsets(void *ctx, const char *group_id,
 }
 
 static ls_err
-real_offsets_delete(void *ctx, const char *group_id, const struct ls_meta_offset *offsets,
-                    size_t count)
+real_offsets_delete(void *ctx, const char *group_id, uint64_t version,
+                    const struct ls_meta_offset *offsets, size_t count)
 {
-        return ls_meta_offsets_delete(((struct real_ops *)ctx)->meta, group_id, offsets, count);
+        return ls_meta_offsets_delete_at(((struct real_ops *)ctx)->meta, group_id, version, offsets,
+                                         count);
 }
 
 static bool
@@ -343,6 +379,30 @@ real_stream(void *ctx, ls_str topic, int32_t partition, uint64_t *ret_stream_id)
         return there;
 }
 
+static bool
+real_owns(void *ctx, ls_str group_id)
+{
+        struct ls_streams *streams = ((struct real_ops *)ctx)->streams;
+        struct ls_brokers *brokers = ls_brokers_get(streams);
+        size_t at = ls_brokers_coordinator(brokers, group_id);
+        bool owns = brokers->items[at].id == ls_streams_broker_id(streams);
+
+        ls_brokers_unref(brokers);
+        return owns;
+}
+
+static bool
+real_owners_changed(void *ctx)
+{
+        struct real_ops *real = ctx;
+        struct ls_brokers *brokers = ls_brokers_get(real->streams);
+        bool changed = brokers != real->seen; /* which is held: no other has its address */
+
+        ls_brokers_unref(real->seen);
+        real->seen = brokers;
+        return changed;
+}
+
 ls_err
 ls_groups_open(struct ls_streams *s, struct ls_meta *m, const struct ls_options *options,
                struct ls_groups **ret_groups, struct ls_errinfo *reterr)
@@ -356,6 +416,9 @@ ls_groups_open(struct ls_streams *s, struct ls_meta *m, const struct ls_options 
                 .offsets = real_offsets,
                 .offsets_delete = real_offsets_delete,
                 .stream = real_stream,
+                .owns = real_owns,
+                .owners_changed = real_owners_changed,
+                .group_get = real_group_get,
         };
         struct group_config config = {
                 .initial_delay_ms = ls_option_int(options, LS_OPT_GROUP_INITIAL_DELAY),
@@ -363,6 +426,7 @@ ls_groups_open(struct ls_streams *s, struct ls_meta *m, const struct ls_options 
                 .session_ms_max = ls_option_int(options, LS_OPT_GROUP_MAX_SESSION),
                 .size_max = ls_option_int(options, LS_OPT_GROUP_MAX_SIZE),
                 .retention_ms = ls_option_int(options, LS_OPT_OFFSETS_RETENTION) * 60 * 1000,
+                .shared = s != NULL && ls_streams_shared(s),
         };
         struct real_ops *real = ls_calloc(1, sizeof *real);
         struct ls_groups *g;
@@ -386,7 +450,7 @@ ls_groups_open(struct ls_streams *s, struct ls_meta *m, const struct ls_options 
 void
 ls_groups_close(struct ls_groups *g)
 {
-        void *real;
+        struct real_ops *real;
 
         if (g == NULL)
                 return;
@@ -398,6 +462,7 @@ ls_groups_close(struct ls_groups *g)
         groups_stop(g);
         real = g->ops_ctx;
         groups_free(g);
+        ls_brokers_unref(real->seen);
         ls_free(real);
 }
 
@@ -507,8 +572,8 @@ enum ls_group_err
 ls_group_describe(struct ls_groups *g, ls_str group_id, struct ls_arena *arena,
                   struct ls_group_description *ret)
 {
-        enum ls_group_err error = LS_GROUP_OK;
-        const struct ls_group *grp;
+        enum ls_group_err error;
+        struct ls_group *grp;
 
         *ret = (struct ls_group_description){
                 .group_id = group_id,
@@ -517,10 +582,10 @@ ls_group_describe(struct ls_groups *g, ls_str group_id, struct ls_arena *arena,
                 .protocol_name = LS_STR(""),
         };
         pthread_mutex_lock(&g->lock);
-        grp = group_find(g, group_id);
-        if (grp == NULL) {
+        error = group_gate(g, group_id, &grp);
+        if (error == LS_GROUP_OK && grp == NULL)
                 error = LS_GROUP_ID_NOT_FOUND;
-        } else {
+        if (error == LS_GROUP_OK) {
                 ret->group_id = ls_arena_str(arena, ls_str_of(grp->id));
                 ret->state = group_state_name(grp->state);
                 ret->generation = grp->generation;
@@ -563,7 +628,8 @@ ls_group_list(struct ls_groups *g, const ls_str *states, size_t state_count, con
         while (list != NULL && ok && (e = ls_map_next(&g->groups, &pos)) != NULL) {
                 const struct ls_group *grp = e->value;
 
-                if (!filter_has(states, state_count, group_state_name(grp->state)))
+                if (grp->presence != GROUP_HERE ||
+                    !filter_has(states, state_count, group_state_name(grp->state)))
                         continue;
                 list[count].group_id = ls_arena_str(arena, ls_str_of(grp->id));
                 list[count].protocol_type = ls_arena_str(
@@ -582,32 +648,36 @@ ls_group_list(struct ls_groups *g, const ls_str *states, size_t state_count, con
 enum ls_group_err
 ls_group_delete(struct ls_groups *g, ls_str group_id)
 {
-        struct ls_group *grp;
-        enum ls_group_err error = LS_GROUP_OK;
+        struct ls_group *grp = NULL;
+        enum ls_group_err error;
+        uint64_t version = 0;
+        bool here;
         ls_err e;
 
         pthread_mutex_lock(&g->lock);
-        grp = group_find(g, group_id);
-        if (g->stop)
-                error = LS_GROUP_NOT_COORDINATOR;
-        else if (grp == NULL)
+        error = g->stop ? LS_GROUP_NOT_COORDINATOR : group_gate_wait(g, group_id, &grp);
+        if (error == LS_GROUP_OK && grp == NULL) {
                 error = LS_GROUP_ID_NOT_FOUND;
-        else if (grp->state != GROUP_EMPTY)
+        } else if (error == LS_GROUP_OK && grp->state != GROUP_EMPTY) {
                 error = LS_GROUP_NON_EMPTY;
-        else if (grp->locked || grp->pending != NULL)
+        } else if (error == LS_GROUP_OK && (grp->locked || grp->pending != NULL)) {
                 error = grp->locked ? LS_GROUP_LOAD_IN_PROGRESS : LS_GROUP_NON_EMPTY;
-        else
+        } else if (error == LS_GROUP_OK) {
                 grp->locked = true; /* nobody joins or commits until the store has answered */
+                version = group_version_expected(g, grp);
+        }
         pthread_mutex_unlock(&g->lock);
         if (error != LS_GROUP_OK)
                 return error;
-        e = g->ops.group_delete(g->ops_ctx, grp->id); /* behind all writes that are queued */
+        e = g->ops.group_delete(g->ops_ctx, grp->id, version); /* behind all that is queued */
         pthread_mutex_lock(&g->lock);
-        grp->locked = false;
-        if (e == LS_OK || e == LS_ABSENT)
-                group_drop(g, grp);
-        else
+        here = group_unlock(grp);
+        if (e != LS_OK && e != LS_ABSENT)
                 error = group_err_of(e);
+        if (here && (e == LS_OK || e == LS_ABSENT))
+                group_drop(g, grp);
+        else if (here && e == LS_CONFLICT)
+                group_lose(g, grp);
         pthread_mutex_unlock(&g->lock);
         return error;
 }

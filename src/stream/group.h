@@ -7,6 +7,10 @@
  * members go on heartbeating to a restarted broker as long as their session lasts; offsets are
  * stored with the group's generation checked in the same transaction.
  *
+ * Of many brokers (ls_streams_shared) one serves the groups that the list of brokers gives to it,
+ * and answers LS_GROUP_NOT_COORDINATOR for the others. *Loop* calls for a group that is not in
+ * memory yet are answered LS_GROUP_LOAD_IN_PROGRESS until it is read; *blocks* calls read it.
+ *
  * Outcomes are Kafka's error codes (enum ls_group_err): the state machine is Kafka's, so are its
  * names. Text and bytes given in are borrowed until the call returns, unless said otherwise.
  * Threads: any. *loop*: never blocks. *blocks*: reads or writes the metadata store, call it from a
@@ -49,7 +53,8 @@ enum ls_group_err {
 
 /* --- life --- */
 
-/* Loads all groups (blocks) and starts the timer thread. `s` finds streams by name and may be NULL
+/* Loads all groups (blocks; of many brokers each one when it is asked for) and starts the timer
+ * thread. `s` finds streams by name and may be NULL
  * in tests of the folder; `m` and `options` are borrowed until close. */
 LS_MUST_USE ls_err ls_groups_open(struct ls_streams *s, struct ls_meta *m,
                                   const struct ls_options *options, struct ls_groups **ret_groups,
@@ -226,6 +231,11 @@ struct ls_group_listed {
         const char *state;
         const char *type; /* "classic" */
 };
+/* *blocks*. Reads the group, if it is served here and not in memory: a call for it that follows
+ * finds it, or that there is none. LS_GROUP_NOT_COORDINATOR, LS_GROUP_LOAD_IN_PROGRESS: not now. */
+enum ls_group_err ls_group_load(struct ls_groups *g, ls_str group_id);
+/* *blocks*. The same for all groups that are served here: for ls_group_list. */
+enum ls_group_err ls_groups_load(struct ls_groups *g);
 /* *loop*. Groups in one of `states` (count 0: any) and of one of `types` (likewise), compared
  * without regard to case. All in `arena`; false: over the arena's maximum. */
 bool ls_group_list(struct ls_groups *g, const ls_str *states, size_t state_count,

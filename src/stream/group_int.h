@@ -5,10 +5,12 @@
  *   group_members.c    members and protocols of a group: plain data
  *   group_blob.c       a group's state as bytes: docs/formats/group_state.md
  *   group_offsets.c    commit, fetch, delete, expiry of offsets
+ *   group_owner.c      many brokers: which groups are served here, how they come and go
  *   group_timers.c     a heap of deadlines
  *
  * All of it runs under ls_groups.lock. Under that lock nothing is waited for: requests are answered
- * by posting to their loop, durable changes are handed to the metadata store's queue. What is
+ * by posting to their loop, durable changes are handed to the metadata store's queue. (Only the
+ * list of brokers is looked up inside, whose lock is a leaf.) What is
  * behind the coordinator (store, streams, loops) comes through struct group_ops, so that a test can
  * be all three.
  */
@@ -34,6 +36,10 @@
 #define GROUP_MEMBER_BYTES_MAX ((size_t)4 << 20)
 /* Groups a broker holds; above it a new one is refused. */
 #define GROUP_COUNT_MAX ((size_t)1000000)
+/* How often the list of brokers is looked at: a group may be another's by then. */
+#define GROUP_OWNERS_CHECK_MS ((int64_t)500)
+/* How long it is remembered that a group is not stored. */
+#define GROUP_NOWHERE_MS ((int64_t)10 * 1000)
 /* Kafka's offsets.retention.check.interval.ms. */
 #define GROUP_EXPIRY_INTERVAL_MS ((int64_t)10 * 60 * 1000)
 
@@ -43,13 +49,22 @@ struct group_ops {
         void (*offsets_submit)(void *ctx, struct ls_meta_offsets_op *op);
         ls_err (*group_list)(void *ctx, ls_err (*fn)(void *fn_ctx, const struct ls_meta_group *g),
                              void *fn_ctx);
-        ls_err (*group_delete)(void *ctx, const char *group_id);
+        /* `version`: that the group's row must have, 0: any. LS_CONFLICT. */
+        ls_err (*group_delete)(void *ctx, const char *group_id, uint64_t version);
         ls_err (*offsets)(void *ctx, const char *group_id,
                           ls_err (*fn)(void *fn_ctx, const struct ls_meta_offset *o), void *fn_ctx);
-        ls_err (*offsets_delete)(void *ctx, const char *group_id,
+        ls_err (*offsets_delete)(void *ctx, const char *group_id, uint64_t version,
                                  const struct ls_meta_offset *offsets, size_t count);
         /* False: no such stream or partition. */
         bool (*stream)(void *ctx, ls_str topic, int32_t partition, uint64_t *ret_stream_id);
+        /* Asked only of one of many brokers (config.shared). By the newest list of brokers: does
+         * this one coordinate the group? */
+        bool (*owns)(void *ctx, ls_str group_id);
+        /* Has the list changed since this was asked last? By one thread. */
+        bool (*owners_changed)(void *ctx);
+        ls_err (*group_get)(void *ctx, const char *group_id,
+                            ls_err (*fn)(void *fn_ctx, const struct ls_meta_group *g),
+                            void *fn_ctx); /* LS_ABSENT */
 };
 
 struct group_config {
@@ -57,6 +72,7 @@ struct group_config {
         int64_t session_ms_min, session_ms_max;
         int64_t size_max; /* members of a group */
         int64_t retention_ms;
+        bool shared; /* one of many brokers: only groups that this one owns, loaded on demand */
 };
 
 /* --- timers --- */
@@ -114,6 +130,13 @@ struct group_pending {
         struct group_timer timer;
 };
 
+/* Of many brokers; else all groups are here. */
+enum group_presence {
+        GROUP_HERE,    /* as it is stored, or newer */
+        GROUP_LOADING, /* nothing is known before it is read from the store */
+        GROUP_NOWHERE, /* not stored; kept for a while, so that asking again reads nothing */
+};
+
 enum group_timer_kind { GROUP_TIMER_INITIAL, GROUP_TIMER_JOIN, GROUP_TIMER_SYNC };
 
 struct ls_group {
@@ -138,7 +161,12 @@ struct ls_group {
         uint64_t version_done; /* that the last answered write left */
         size_t writes;         /* in flight: state and offsets */
         bool failed_write;     /* one failed: version is set back once none is in flight */
-        bool locked;           /* its offsets are being deleted: no joins, no commits */
+        /* Its offsets are being deleted, or it is being read: no joins, no commits. Somebody holds
+         * it without the coordinator's lock, so it is not freed before group_unlock. */
+        bool locked;
+        enum group_presence presence;
+        bool queued; /* waiting to be read */
+        struct ls_group *load_prev, *load_next;
 };
 
 struct ls_groups {
@@ -152,7 +180,8 @@ struct ls_groups {
         struct ls_map groups;
         struct group_timer **heap;
         size_t heap_count, heap_cap;
-        size_t writes;     /* in flight, of all groups */
+        size_t writes; /* in flight, of all groups */
+        struct ls_group *load_first, *load_last;
         int64_t expiry_ms; /* monotonic: of the next round */
 };
 
@@ -171,13 +200,15 @@ group_is_null_or_empty(ls_str s)
 
 const char *group_state_name(enum ls_group_state state);
 struct ls_group *group_find(const struct ls_groups *g, ls_str group_id);
-/* A new empty group in the map; NULL: there are too many. */
+/* A new empty group in the map (one that is GROUP_NOWHERE becomes it); NULL: there are too many. */
 struct ls_group *group_make(struct ls_groups *g, ls_str group_id);
 /* Takes it out of the map and frees it; it has no members that wait. Kept while writes are in
- * flight. */
+ * flight or it is locked. */
 void group_drop(struct ls_groups *g, struct ls_group *grp);
 /* Frees what group_drop had to keep. */
 void group_release(struct ls_group *grp);
+/* Not locked any more. False: it was dropped meanwhile, and may be freed now. */
+LS_MUST_USE bool group_unlock(struct ls_group *grp);
 void group_enter(struct ls_group *grp, enum ls_group_state state);
 
 struct group_member *group_member_find(const struct ls_group *grp, ls_str member_id);
@@ -262,11 +293,15 @@ void group_write_done(struct ls_groups *g, struct ls_group *grp, ls_err result);
 /* Drops a group that nothing is known of: no members, no pending ids, nothing stored or being so.
  * */
 void group_forget_if_blank(struct ls_groups *g, struct ls_group *grp);
+/* Fills a fresh group from its row; a damaged state leaves it empty. LS_NEWER_FORMAT. */
+LS_MUST_USE ls_err group_fill(struct ls_groups *g, struct ls_group *grp,
+                              const struct ls_meta_group *row);
 /* Wakes the thread when `due_ms` is earlier than what it waits for. */
 void groups_wake(struct ls_groups *g);
 enum ls_group_err group_err_of(ls_err e);
 
-/* Makes a coordinator and loads it, without a thread: tests drive it with groups_tick. */
+/* Makes a coordinator and loads it (unless it is one of many brokers), without a thread: tests
+ * drive it with groups_tick. */
 LS_MUST_USE ls_err groups_new(const struct group_ops *ops, void *ops_ctx,
                               const struct group_config *config, struct ls_groups **ret_groups,
                               struct ls_errinfo *reterr);
@@ -277,6 +312,25 @@ void groups_free(struct ls_groups *g);
 /* Timers that are due, and the expiry of offsets when it is time (which blocks, without the lock).
  * */
 void groups_tick(struct ls_groups *g);
+
+/* --- group_owner.c (under the lock) --- */
+
+/* May a request for this group be served, and by which group? LS_GROUP_OK with *ret NULL: there is
+ * none. LS_GROUP_NOT_COORDINATOR; LS_GROUP_LOAD_IN_PROGRESS: it is being read, ask again. */
+enum ls_group_err group_gate(struct ls_groups *g, ls_str group_id, struct ls_group **ret);
+/* The same, but reads the group if that is needed: blocks, and gives up the lock meanwhile. */
+enum ls_group_err group_gate_wait(struct ls_groups *g, ls_str group_id, struct ls_group **ret);
+/* It is another broker's, or was written by another: out of memory, with nothing written. Who waits
+ * in it is sent to look for the coordinator. Accepts one that was dropped. */
+void group_lose(struct ls_groups *g, struct ls_group *grp);
+/* There is nothing to know of it. */
+void group_become_nowhere(struct ls_groups *g, struct ls_group *grp);
+/* What the row must still have when something is written beside it; 0: no matter. */
+uint64_t group_version_expected(const struct ls_groups *g, const struct ls_group *grp);
+/* Takes it off the list of groups to read. */
+void group_unqueue(struct ls_groups *g, struct ls_group *grp);
+/* Of many brokers: gives up what is another's by now, reads what is waited for. Takes the lock. */
+void groups_own(struct ls_groups *g);
 
 /* --- group_offsets.c --- */
 

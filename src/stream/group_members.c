@@ -27,9 +27,15 @@ group_find(const struct ls_groups *g, ls_str group_id)
 struct ls_group *
 group_make(struct ls_groups *g, ls_str group_id)
 {
-        struct ls_group *grp;
+        struct ls_group *grp = group_find(g, group_id);
 
-        LS_ASSERT(group_find(g, group_id) == NULL);
+        if (grp != NULL) {
+                LS_ASSERT(grp->presence == GROUP_NOWHERE && grp->state == GROUP_EMPTY);
+                group_timer_clear(g, &grp->timer);
+                grp->presence = GROUP_HERE;
+                grp->state_ms = ls_clock_wall_ms();
+                return grp;
+        }
         if (g->groups.count >= GROUP_COUNT_MAX)
                 return NULL;
         grp = ls_calloc(1, sizeof *grp);
@@ -44,7 +50,7 @@ group_make(struct ls_groups *g, ls_str group_id)
 void
 group_release(struct ls_group *grp)
 {
-        LS_ASSERT(grp->state == GROUP_DEAD && grp->writes == 0);
+        LS_ASSERT(grp->state == GROUP_DEAD && grp->writes == 0 && !grp->locked && !grp->queued);
         LS_ASSERT(grp->member_count == 0 && grp->pending == NULL);
         LS_ASSERT(grp->timer.place == 0);
         ls_map_done(&grp->by_id);
@@ -61,13 +67,26 @@ group_drop(struct ls_groups *g, struct ls_group *grp)
         LS_ASSERT(grp->state != GROUP_DEAD);
         ls_map_remove(&g->groups, group_key(ls_str_of(grp->id)));
         group_timer_clear(g, &grp->timer);
+        group_unqueue(g, grp);
         while (grp->first != NULL)
                 group_member_remove(g, grp->first);
         while (grp->pending != NULL)
                 group_pending_remove(g, grp->pending);
         grp->state = GROUP_DEAD;
+        if (grp->writes == 0 && !grp->locked)
+                group_release(grp);
+}
+
+bool
+group_unlock(struct ls_group *grp)
+{
+        LS_ASSERT(grp->locked);
+        grp->locked = false;
+        if (grp->state != GROUP_DEAD)
+                return true;
         if (grp->writes == 0)
                 group_release(grp);
+        return false;
 }
 
 void

@@ -42,6 +42,7 @@ commit_stored(struct ls_meta_op *op, ls_err result)
         struct ls_group_commit *c = LS_CONTAINER(op, struct ls_group_commit, op.op);
         struct ls_groups *g = c->groups;
         struct ls_group *grp = c->group;
+        int32_t generation = c->op.generation;
         size_t k = 0;
 
         if (result == LS_OK) { /* streams that went in between */
@@ -55,6 +56,10 @@ commit_stored(struct ls_meta_op *op, ls_err result)
         }
         commit_answer(g, c, group_err_of(result)); /* c is the caller's from here on */
         pthread_mutex_lock(&g->lock);
+        /* The row is not what we believe: another coordinator has written it. */
+        if (g->config.shared &&
+            (result == LS_CONFLICT || (result == LS_STALE_EPOCH && generation == grp->generation)))
+                group_lose(g, grp);
         group_write_done(g, grp, result);
         pthread_mutex_unlock(&g->lock);
 }
@@ -84,10 +89,14 @@ commit_check(struct ls_groups *g, const struct ls_group *grp, const struct ls_gr
 static enum ls_group_err
 commit_group(struct ls_groups *g, struct ls_group_commit *c)
 {
-        struct ls_group *grp = group_find(g, c->group_id);
+        enum ls_group_err error;
+        struct ls_group *grp;
 
         if (g->stop)
                 return LS_GROUP_NOT_COORDINATOR;
+        error = group_gate(g, c->group_id, &grp);
+        if (error != LS_GROUP_OK)
+                return error;
         if (grp == NULL) {
                 if (c->generation >= 0)
                         return LS_GROUP_ILLEGAL_GENERATION;
@@ -173,6 +182,8 @@ ls_group_commit(struct ls_groups *g, struct ls_group_commit *c)
                         group_store(g, c->group, GROUP_STORE_PLAIN, NULL);
                 if (c->group->state != GROUP_EMPTY)
                         c->op.generation = c->generation;
+                else /* no generation: the version tells whether a member has come elsewhere */
+                        c->op.version = group_version_expected(g, c->group);
                 c->group->writes++;
                 g->writes++;
                 g->ops.offsets_submit(g->ops_ctx, &c->op);
@@ -231,6 +242,18 @@ ls_group_fetch_all(struct ls_groups *g, ls_str group_id, struct ls_group_offsets
 
         *ret = (struct ls_group_offsets){ 0 };
         ls_arena_init(&ret->arena, LS_ARENA_MAX_DEFAULT);
+        if (g->config.shared) {
+                enum ls_group_err error;
+                struct ls_group *grp;
+
+                /* Any broker could read them; but who asks the wrong one would also commit there.
+                 * Who asks the right one will: the group begins to be read for it. */
+                pthread_mutex_lock(&g->lock);
+                error = group_gate(g, group_id, &grp);
+                pthread_mutex_unlock(&g->lock);
+                if (error == LS_GROUP_NOT_COORDINATOR)
+                        return error;
+        }
         e = g->ops.offsets(g->ops_ctx, id, read_one, &all);
         if (e == LS_ABSENT)
                 e = LS_OK;
@@ -285,21 +308,23 @@ ls_group_offsets_delete(struct ls_groups *g, ls_str group_id, struct ls_group_of
 {
         LS_AUTO(ls_free) struct ls_meta_offset *rows = ls_calloc(count + 1, sizeof *rows);
         LS_AUTO(ls_free) char *id = ls_str_dup(group_id.ptr ? group_id : LS_STR(""));
-        enum ls_group_err error = LS_GROUP_OK;
-        const struct ls_group *grp;
+        enum ls_group_err error;
+        struct ls_group *grp = NULL;
         struct ls_arena arena;
         size_t row_count = 0;
+        uint64_t version = 0;
         ls_err e = LS_OK;
 
         ls_arena_init(&arena, LS_ARENA_MAX_DEFAULT);
         pthread_mutex_lock(&g->lock);
-        grp = group_find(g, group_id);
-        if (g->stop)
-                error = LS_GROUP_NOT_COORDINATOR;
-        else if (grp == NULL)
+        error = g->stop ? LS_GROUP_NOT_COORDINATOR : group_gate_wait(g, group_id, &grp);
+        if (error == LS_GROUP_OK && grp == NULL)
                 error = LS_GROUP_ID_NOT_FOUND;
-        else if (grp->state != GROUP_EMPTY && strcmp(grp->protocol_type, "consumer") != 0)
+        else if (error == LS_GROUP_OK && grp->state != GROUP_EMPTY &&
+                 strcmp(grp->protocol_type, "consumer") != 0)
                 error = LS_GROUP_NON_EMPTY; /* we cannot tell what its members use */
+        if (error == LS_GROUP_OK)
+                version = group_version_expected(g, grp);
         for (size_t i = 0; i < count; i++) {
                 offsets[i].error = error;
                 if (error == LS_GROUP_OK && grp->state != GROUP_EMPTY &&
@@ -324,7 +349,7 @@ ls_group_offsets_delete(struct ls_groups *g, ls_str group_id, struct ls_group_of
                 row_count++;
         }
         if (row_count > 0)
-                e = g->ops.offsets_delete(g->ops_ctx, id, rows, row_count);
+                e = g->ops.offsets_delete(g->ops_ctx, id, version, rows, row_count);
         ls_arena_done(&arena);
         for (size_t i = 0; e != LS_OK && i < count; i++)
                 if (offsets[i].error == LS_GROUP_OK)
@@ -335,8 +360,9 @@ ls_group_offsets_delete(struct ls_groups *g, ls_str group_id, struct ls_group_of
 /* --- expiry ---------------------------------------------------- */
 
 struct expiry {
-        const struct ls_group *grp; /* under the lock when it is asked */
+        struct ls_group *grp; /* under the lock when it is asked */
         struct ls_groups *g;
+        uint64_t version;
         int64_t now_ms; /* wall clock */
         struct ls_arena arena;
         struct ls_meta_offset *expired;
@@ -383,40 +409,36 @@ expire_look(void *ctx, const struct ls_meta_offset *o)
         return LS_OK;
 }
 
-/* Nobody joins or commits between the look and the deletion: the group is locked by the caller. */
-static void
+/* Nobody joins or commits between the look and the deletion: the group is locked by the caller.
+ * True: the group was deleted with them. */
+static bool
 expire_locked(struct expiry *x)
 {
         struct ls_groups *g = x->g;
         const char *id = x->grp->id;
-        bool empty;
+        bool empty, gone;
         ls_err e = g->ops.offsets(g->ops_ctx, id, expire_look, x);
 
         if (e != LS_OK && e != LS_ABSENT)
-                return;
+                return false;
         pthread_mutex_lock(&g->lock);
+        gone = x->grp->state == GROUP_DEAD;
         empty = x->grp->state == GROUP_EMPTY && x->grp->pending == NULL && x->kept == 0;
         pthread_mutex_unlock(&g->lock);
+        if (gone || (!empty && x->expired_count == 0))
+                return false;
         if (empty)
-                e = g->ops.group_delete(g->ops_ctx, id);
-        else if (x->expired_count > 0)
-                e = g->ops.offsets_delete(g->ops_ctx, id, x->expired, x->expired_count);
+                e = g->ops.group_delete(g->ops_ctx, id, x->version);
         else
-                return;
+                e = g->ops.offsets_delete(g->ops_ctx, id, x->version, x->expired, x->expired_count);
         if (e != LS_OK && e != LS_ABSENT) {
                 ls_log_warn("stream", "cannot delete expired offsets group=%s error=%s", id,
                             ls_err_name(e));
-                return;
+                return false;
         }
         ls_log_info("stream", "expired offsets group=%s offsets=%zu deleted=%d", id,
                     x->expired_count, empty);
-        if (empty) {
-                pthread_mutex_lock(&g->lock);
-                ((struct ls_group *)(uintptr_t)x->grp)->locked = false;
-                group_drop(g, (struct ls_group *)(uintptr_t)x->grp);
-                x->grp = NULL;
-                pthread_mutex_unlock(&g->lock);
-        }
+        return empty;
 }
 
 /* Could anything of it have expired? Cheap, so that live groups are not locked every round. */
@@ -435,24 +457,25 @@ void
 group_expire(struct ls_groups *g, ls_str group_id)
 {
         struct expiry x = { .g = g, .now_ms = ls_clock_wall_ms() };
-        struct ls_group *grp;
+        struct ls_group *grp = NULL;
+        bool deleted;
 
         pthread_mutex_lock(&g->lock);
-        grp = group_find(g, group_id);
-        if (grp != NULL && expire_may(g, grp, x.now_ms)) {
+        if (group_gate(g, group_id, &grp) == LS_GROUP_OK && grp != NULL &&
+            expire_may(g, grp, x.now_ms)) {
                 grp->locked = true;
                 x.grp = grp;
+                x.version = group_version_expected(g, grp);
         }
         pthread_mutex_unlock(&g->lock);
         if (x.grp == NULL)
                 return;
         ls_arena_init(&x.arena, LS_ARENA_MAX_DEFAULT);
-        expire_locked(&x);
+        deleted = expire_locked(&x);
         ls_arena_done(&x.arena);
         ls_free(x.expired);
-        if (x.grp != NULL) {
-                pthread_mutex_lock(&g->lock);
-                grp->locked = false;
-                pthread_mutex_unlock(&g->lock);
-        }
+        pthread_mutex_lock(&g->lock);
+        if (group_unlock(grp) && deleted)
+                group_drop(g, grp);
+        pthread_mutex_unlock(&g->lock);
 }

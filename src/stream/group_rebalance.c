@@ -675,8 +675,10 @@ group_join(struct ls_groups *g, struct ls_group_join *join)
                 join_answer_error(g, join, error, join->member_id);
                 return;
         }
-        grp = group_find(g, join->group_id);
-        if (grp == NULL && join->member_id.len == 0) {
+        error = group_gate(g, join->group_id, &grp);
+        if (error != LS_GROUP_OK) {
+                grp = NULL;
+        } else if (grp == NULL && join->member_id.len == 0) {
                 grp = group_make(g, join->group_id);
                 error = LS_GROUP_NOT_AVAILABLE;
         } else if (grp == NULL) {
@@ -774,8 +776,8 @@ group_assignment_stored(struct ls_groups *g, struct ls_group *grp, int32_t gener
 void
 group_sync(struct ls_groups *g, struct ls_group_sync *sync)
 {
-        struct ls_group *grp = group_find(g, sync->group_id);
         enum ls_group_err error = LS_GROUP_OK;
+        struct ls_group *grp = NULL;
         struct group_member *m;
         struct ls_group_sync *before;
 
@@ -783,11 +785,13 @@ group_sync(struct ls_groups *g, struct ls_group_sync *sync)
                 error = LS_GROUP_NOT_COORDINATOR;
         else if (sync->group_id.len == 0)
                 error = LS_GROUP_INVALID_GROUP_ID;
-        else if (grp == NULL)
-                error = LS_GROUP_UNKNOWN_MEMBER_ID;
-        else if (!sync_is_sane(sync))
-                error = LS_GROUP_INVALID_REQUEST;
         else
+                error = group_gate(g, sync->group_id, &grp);
+        if (error == LS_GROUP_OK && grp == NULL)
+                error = LS_GROUP_UNKNOWN_MEMBER_ID;
+        if (error == LS_GROUP_OK && !sync_is_sane(sync))
+                error = LS_GROUP_INVALID_REQUEST;
+        if (error == LS_GROUP_OK)
                 error = sync_check(grp, sync);
         if (error == LS_GROUP_OK && grp->state == GROUP_PREPARING)
                 error = LS_GROUP_REBALANCE_IN_PROGRESS;
@@ -818,13 +822,16 @@ enum ls_group_err
 group_heartbeat(struct ls_groups *g, ls_str group_id, ls_str member_id, ls_str instance_id,
                 int32_t generation)
 {
-        struct ls_group *grp = group_find(g, group_id);
         enum ls_group_err error;
+        struct ls_group *grp;
 
         if (g->stop)
                 return LS_GROUP_NOT_COORDINATOR;
         if (group_id.len == 0)
                 return LS_GROUP_INVALID_GROUP_ID;
+        error = group_gate(g, group_id, &grp);
+        if (error != LS_GROUP_OK)
+                return error;
         if (grp == NULL)
                 return LS_GROUP_UNKNOWN_MEMBER_ID;
         error = group_check_member(grp, member_id, instance_id);
@@ -870,10 +877,10 @@ leave_one(struct ls_groups *g, struct ls_group *grp, const struct ls_group_leave
 enum ls_group_err
 group_leave(struct ls_groups *g, ls_str group_id, struct ls_group_leaver *leavers, size_t count)
 {
-        struct ls_group *grp = group_find(g, group_id);
+        struct ls_group *grp = NULL;
         enum ls_group_err error = g->stop             ? LS_GROUP_NOT_COORDINATOR
                                   : group_id.len == 0 ? LS_GROUP_INVALID_GROUP_ID
-                                                      : LS_GROUP_OK;
+                                                      : group_gate(g, group_id, &grp);
         size_t members, left = 0;
 
         for (size_t i = 0; i < count; i++)
@@ -892,7 +899,7 @@ group_leave(struct ls_groups *g, ls_str group_id, struct ls_group_leaver *leaver
         return LS_GROUP_OK;
 }
 
-/* --- restart, end ---------------------------------------------------- */
+/* --- taken up again, end ---------------------------------------------------- */
 
 void
 group_loaded(struct ls_groups *g, struct ls_group *grp)

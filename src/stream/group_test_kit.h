@@ -47,6 +47,12 @@ struct kit {
         size_t msg_count;
         int streams_gone; /* streams "t<i>" with i below are deleted */
         uint64_t random;
+        /* one of many brokers: config.shared */
+        bool theirs;                   /* the list of brokers gives all groups to another */
+        bool owners_changed;           /* … since this coordinator looked */
+        size_t gets;                   /* groups that were read */
+        ls_err get_fail;               /* what reading is answered with, LS_OK: read */
+        void (*on_get)(struct kit *k); /* between the read and its answer; once */
 };
 
 #define KIT_WALL       ((int64_t)1700000000000)
@@ -172,6 +178,8 @@ kit_apply_offsets(struct kit *k, const struct ls_meta_offsets_op *op)
 {
         struct kit_row *row = kit_row(k, op->group_id);
 
+        if (op->version != 0 && (row == NULL || row->version != op->version))
+                return LS_CONFLICT;
         assert_non_null(row); /* the coordinator stores the group first */
         if (op->generation >= 0 && row->generation != op->generation)
                 return LS_STALE_EPOCH;
@@ -216,8 +224,46 @@ kit_drop_offsets(struct kit *k, const char *group, uint64_t stream_id, int32_t p
         }
 }
 
+static inline bool
+kit_owns(void *ctx, ls_str group_id)
+{
+        return !((struct kit *)ctx)->theirs;
+}
+
+static inline bool
+kit_owners_changed(void *ctx)
+{
+        return LS_STEAL(((struct kit *)ctx)->owners_changed);
+}
+
 static inline ls_err
-kit_group_delete(void *ctx, const char *group_id)
+kit_group_get(void *ctx, const char *group_id,
+              ls_err (*fn)(void *fn_ctx, const struct ls_meta_group *g), void *fn_ctx)
+{
+        struct kit *k = ctx;
+        const struct kit_row *row;
+        ls_err e = LS_ABSENT;
+
+        kit_settle(k);
+        k->gets++;
+        row = kit_row(k, group_id);
+        if (k->get_fail != LS_OK)
+                return k->get_fail;
+        if (row != NULL) {
+                struct ls_meta_group g = { .group_id = row->id,
+                                           .version = row->version,
+                                           .generation = row->generation,
+                                           .state = ls_buf_span(&row->state) };
+
+                e = fn(fn_ctx, &g);
+        }
+        if (k->on_get != NULL)
+                LS_STEAL(k->on_get)(k);
+        return e;
+}
+
+static inline ls_err
+kit_group_delete(void *ctx, const char *group_id, uint64_t version)
 {
         struct kit *k = ctx;
         struct kit_row *row;
@@ -228,6 +274,8 @@ kit_group_delete(void *ctx, const char *group_id)
         row = kit_row(k, group_id);
         if (row == NULL)
                 return LS_ABSENT;
+        if (version != 0 && row->version != version)
+                return LS_CONFLICT;
         kit_drop_offsets(k, group_id, 0, -1);
         ls_buf_done(&row->state);
         row->live = false;
@@ -260,9 +308,13 @@ kit_offsets(void *ctx, const char *group_id,
 }
 
 static inline ls_err
-kit_offsets_delete(void *ctx, const char *group_id, const struct ls_meta_offset *offsets,
-                   size_t count)
+kit_offsets_delete(void *ctx, const char *group_id, uint64_t version,
+                   const struct ls_meta_offset *offsets, size_t count)
 {
+        const struct kit_row *row = kit_row(ctx, group_id);
+
+        if (version != 0 && (row == NULL || row->version != version))
+                return LS_CONFLICT;
         for (size_t i = 0; i < count; i++)
                 kit_drop_offsets(ctx, group_id, offsets[i].stream_id, offsets[i].partition);
         return LS_OK;
@@ -385,6 +437,9 @@ kit_start(struct kit *k)
                 .offsets = kit_offsets,
                 .offsets_delete = kit_offsets_delete,
                 .stream = kit_stream,
+                .owns = kit_owns,
+                .owners_changed = kit_owners_changed,
+                .group_get = kit_group_get,
         };
 
         assert_int_equal(groups_new(&ops, k, &k->config, &k->groups, NULL), LS_OK);
@@ -414,8 +469,9 @@ kit_restart(struct kit *k)
         kit_start(k);
 }
 
+/* With shared: the coordinator of one of many brokers. */
 static inline struct kit *
-kit_new(void)
+kit_new_with(bool shared)
 {
         static struct ls_clock clock;
         struct kit *k = ls_calloc(1, sizeof *k);
@@ -430,9 +486,16 @@ kit_new(void)
                 .session_ms_max = 1800000,
                 .size_max = 1000,
                 .retention_ms = (int64_t)7 * 24 * 3600 * 1000,
+                .shared = shared,
         };
         kit_start(k);
         return k;
+}
+
+static inline struct kit *
+kit_new(void)
+{
+        return kit_new_with(false);
 }
 
 static inline void

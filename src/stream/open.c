@@ -17,24 +17,31 @@ meta_lost(void *ctx, const char *why)
         ls_process_exit(70);
 }
 
-static ls_err
-open_meta(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+/* What SQLite and PostgreSQL are told alike. */
+static struct ls_meta_options
+meta_options(struct ls_streams *s)
 {
-        LS_AUTO(ls_free) char *folder = ls_format("%s/meta", dir);
-        LS_AUTO(ls_free) char *path = ls_format("%s/meta/lakestream.db", dir);
         const char *rack = ls_option_text(s->options, LS_OPT_BROKER_RACK);
-        struct ls_meta_options options = {
-                .sqlite_path = path,
-                .sync_full = strcmp(ls_option_text(s->options, LS_OPT_WAL_SYNC), "always") == 0,
+
+        return (struct ls_meta_options){
                 .broker_id = (int32_t)ls_option_int(s->options, LS_OPT_BROKER_ID),
                 .rack = rack[0] ? rack : NULL,
                 .on_lost = meta_lost,
                 .producer_expiry_ms = ls_option_int(s->options, LS_OPT_PRODUCER_EXPIRY),
         };
+}
 
+static ls_err
+open_meta(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+{
+        LS_AUTO(ls_free) char *folder = ls_format("%s/meta", dir);
+        LS_AUTO(ls_free) char *path = ls_format("%s/meta/lakestream.db", dir);
+        struct ls_meta_options options = meta_options(s);
         struct ls_file *probe = NULL;
         ls_err e = ls_file_open(path, LS_FILE_READ, &probe);
 
+        options.sqlite_path = path;
+        options.sync_full = strcmp(ls_option_text(s->options, LS_OPT_WAL_SYNC), "always") == 0;
         ls_file_close(probe);
         if (e == LS_ABSENT && ls_doctor_has_data(dir))
                 return ls_fail(reterr, LS_EBROKEN,
@@ -46,6 +53,36 @@ open_meta(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
         ls_doctor_hint(dir, e, reterr);
         LS_TRY(e);
         return ls_dir_sync(folder);
+}
+
+/* Many brokers: the metadata in PostgreSQL, WAL objects in the store. */
+static ls_err
+open_meta_shared(struct ls_streams *s, struct ls_errinfo *reterr)
+{
+        struct ls_meta_options options = meta_options(s);
+
+        options.postgres_url = ls_option_text(s->options, LS_OPT_META_URL);
+        options.wal_key = ls_wal_key;
+        options.wal_grace_ms = ls_option_int(s->options, LS_OPT_WAL_RETAIN_GRACE);
+        return ls_meta_open(&options, &s->meta, reterr);
+}
+
+static ls_err
+open_wal_shared(struct ls_streams *s, struct ls_errinfo *reterr)
+{
+        struct ls_wal_options options = {
+                .meta = s->meta,
+                .broker_id = (int32_t)ls_option_int(s->options, LS_OPT_BROKER_ID),
+                .sync = true,
+                .flush_bytes = (size_t)ls_option_int(s->options, LS_OPT_WAL_FLUSH_BYTES),
+                .cache_bytes = ls_option_int(s->options, LS_OPT_TAIL_CACHE_BYTES),
+                .store = s->store,
+                .flush_ms = ls_option_int(s->options, LS_OPT_WAL_FLUSH_MS),
+                .puts_max = (int)ls_option_int(s->options, LS_OPT_WAL_PUTS_MAX),
+                .on_lost = meta_lost,
+        };
+
+        return ls_wal_open(&options, &s->wal, reterr);
 }
 
 static ls_err
@@ -74,7 +111,7 @@ any_stream(void *ctx, const struct ls_meta_stream *row)
 /* The store says whose it is, so that two clusters never share one, and a data folder never goes on
  * with a store that lacks its tables. docs/object_store.md. */
 static ls_err
-claim_store(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+claim_store(struct ls_streams *s, struct ls_errinfo *reterr)
 {
         static const char key[] = "cluster.json";
         LS_AUTO(ls_slice_unref) struct ls_slice *there = NULL;
@@ -87,9 +124,9 @@ claim_store(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
         e = ls_store_get(s->store, key, 0, 0, &there);
         if (e == LS_ABSENT && ls_meta_stream_list(s->meta, any_stream, NULL) == LS_EXISTS)
                 return ls_fail(reterr, LS_INVALID,
-                               "the tables of %s are not in the store %s: start with the store.url "
-                               "that it was begun with",
-                               dir, s->store->uri);
+                               "the tables that the metadata names are not in the store %s: start "
+                               "with the store.url that it was begun with",
+                               s->store->uri);
         if (e == LS_ABSENT) {
                 e = ls_store_put_if_absent(s->store, key, ls_span_of(text, strlen(text)));
                 if (e == LS_OK)
@@ -104,23 +141,30 @@ claim_store(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
                 return LS_OK;
         return ls_fail(reterr, LS_INVALID,
                        "the store %s belongs to another cluster (see %s in it): give another "
-                       "prefix, or bring that cluster back with `lakestream doctor rebuild %s`",
-                       s->store->uri, key, dir);
+                       "prefix, or bring that cluster's metadata back%s",
+                       s->store->uri, key, s->shared ? "" : " with `lakestream doctor rebuild`");
+}
+
+/* `dir` NULL: the settings name one. */
+static ls_err
+open_store(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+{
+        LS_AUTO(ls_free) char *folder = dir != NULL ? ls_format("%s/store", dir) : NULL;
+
+        LS_TRY(ls_store_open(s->options, folder, &s->store, reterr));
+        return ls_store_probe(s->store, reterr);
 }
 
 static ls_err
-open_lake(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+open_lake(struct ls_streams *s, struct ls_errinfo *reterr)
 {
-        LS_AUTO(ls_free) char *folder = ls_format("%s/store", dir);
         struct ls_lake_options options = { .options = s->options,
                                            .meta = s->meta,
+                                           .store = s->store,
                                            .wal = s->wal,
+                                           .shared = s->shared,
                                            .history_jobs = s->history_jobs };
 
-        LS_TRY(ls_store_open(s->options, folder, &s->store, reterr));
-        LS_TRY(ls_store_probe(s->store, reterr));
-        LS_TRY(claim_store(s, dir, reterr));
-        options.store = s->store;
         return ls_lake_open(&options, &s->lake, reterr);
 }
 
@@ -129,8 +173,8 @@ struct load {
         size_t count, cap;
 };
 
-static struct ls_meta_stream *
-row_copy(const struct ls_meta_stream *row)
+struct ls_meta_stream *
+stream_row_copy(const struct ls_meta_stream *row)
 {
         struct ls_meta_stream *copy = ls_malloc(sizeof *copy);
 
@@ -151,7 +195,7 @@ static ls_err
 load_row(void *ctx, const struct ls_meta_stream *row)
 {
         struct load *load = ctx;
-        struct ls_meta_stream *copy = row_copy(row);
+        struct ls_meta_stream *copy = stream_row_copy(row);
 
         LS_PUSH(load->rows, load->count, load->cap, copy);
         return LS_OK;
@@ -184,7 +228,12 @@ load_streams(struct ls_streams *s, struct ls_errinfo *reterr)
                         continue;
                 }
                 topic = ls_strdup(load.rows[i]->kafka_name);
-                e = load_failed(topic, stream_load(s, load.rows[i], &stream), reterr);
+                e = stream_load(s, load.rows[i], &stream);
+                if (e == LS_ABSENT && s->shared) { /* another broker deleted it meanwhile */
+                        e = LS_OK;
+                        continue;
+                }
+                e = load_failed(topic, e, reterr);
                 if (e == LS_OK) {
                         streams_add(s, stream);
                         ls_stream_unref(stream);
@@ -194,8 +243,9 @@ load_streams(struct ls_streams *s, struct ls_errinfo *reterr)
         return e;
 }
 
+/* The layers below, embedded: everything under `dir`, or tables in the store that is named. */
 static ls_err
-open_all(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+open_embedded(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
 {
         LS_AUTO(ls_free) char *lock = ls_format("%s/LOCK", dir);
         ls_err e;
@@ -210,36 +260,77 @@ open_all(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
         LS_TRY(open_meta(s, dir, reterr));
         s->cluster_id = ls_meta_cluster_id(s->meta);
         LS_TRY(open_wal(s, dir, reterr));
+        LS_TRY(open_store(s, dir, reterr));
+        return claim_store(s, reterr);
+}
+
+/* The same as one of many brokers: nothing is kept here. */
+static ls_err
+open_shared(struct ls_streams *s, struct ls_errinfo *reterr)
+{
+        if (ls_option_text(s->options, LS_OPT_STORE_URL)[0] == '\0')
+                return ls_fail(reterr, LS_INVALID,
+                               "with meta.url the records are kept in an object store: give "
+                               "--store s3://BUCKET/PREFIX");
+        LS_TRY(open_store(s, NULL, reterr));
+        LS_TRY(open_meta_shared(s, reterr));
+        s->cluster_id = ls_meta_cluster_id(s->meta);
+        LS_TRY(claim_store(s, reterr));
+        return open_wal_shared(s, reterr);
+}
+
+static ls_err
+open_all(struct ls_streams *s, const char *dir, struct ls_errinfo *reterr)
+{
+        LS_TRY(s->shared ? open_shared(s, reterr) : open_embedded(s, dir, reterr));
         LS_TRY(ls_jobs_start("ls-history",
                              (size_t)ls_option_int(s->options, LS_OPT_HISTORY_THREADS),
                              &s->history_jobs));
-        LS_TRY(open_lake(s, dir, reterr));
+        LS_TRY(open_lake(s, reterr));
         LS_TRY(load_streams(s, reterr));
         LS_TRY(ls_jobs_start("ls-job", (size_t)ls_option_int(s->options, LS_OPT_JOB_THREADS),
                              &s->jobs));
-        return ls_groups_open(s, s->meta, s->options, &s->groups, reterr);
+        brokers_alone(s, NULL, NULL);
+        if (s->shared)
+                LS_TRY(brokers_refresh(s));
+        LS_TRY(ls_groups_open(s, s->meta, s->options, &s->groups, reterr));
+        return s->shared ? follow_start(s) : LS_OK;
 }
 
-ls_err
-ls_streams_open(const struct ls_options *options, struct ls_streams **ret_streams,
-                struct ls_errinfo *reterr)
+/* The folder of an embedded server, made if need be; *ret_path is absolute, to be freed. */
+static ls_err
+data_dir(const struct ls_options *options, char **ret_path, struct ls_errinfo *reterr)
 {
         const char *dir = ls_option_text(options, LS_OPT_DATA_DIR);
-        struct ls_streams *s;
-        LS_AUTO(ls_free) char *path = NULL;
         ls_err e;
 
         if (dir[0] == '\0')
                 return ls_fail(reterr, LS_INVALID, "no data folder: give --data-dir DIR");
         e = ls_dir_make(dir);
         if (e == LS_OK)
-                e = ls_path_absolute(dir, &path);
+                e = ls_path_absolute(dir, ret_path);
         if (e != LS_OK)
                 return ls_fail(reterr, e, "the data folder %s cannot be made or opened: %s", dir,
                                e == LS_EXISTS ? "a file has that name" : ls_err_text(e));
+        return LS_OK;
+}
+
+ls_err
+ls_streams_open(const struct ls_options *options, struct ls_streams **ret_streams,
+                struct ls_errinfo *reterr)
+{
+        bool shared = ls_option_text(options, LS_OPT_META_URL)[0] != '\0';
+        struct ls_streams *s;
+        LS_AUTO(ls_free) char *path = NULL;
+        ls_err e;
+
+        if (!shared)
+                LS_TRY(data_dir(options, &path, reterr));
         s = ls_calloc(1, sizeof *s);
         s->options = options;
+        s->shared = shared;
         pthread_mutex_init(&s->admin, NULL);
+        pthread_mutex_init(&s->brokers_lock, NULL);
         pthread_rwlock_init(&s->lock, NULL);
         ls_map_init(&s->by_name);
         ls_map_init(&s->by_id);
@@ -248,7 +339,9 @@ ls_streams_open(const struct ls_options *options, struct ls_streams **ret_stream
         e = open_all(s, path, reterr);
         if (e != LS_OK) {
                 if (reterr != NULL && reterr->text[0] == '\0')
-                        ls_fail(reterr, e, "cannot open %s: %s", path, ls_err_text(e));
+                        ls_fail(reterr, e, "cannot open %s: %s",
+                                shared ? ls_option_text(options, LS_OPT_STORE_URL) : path,
+                                ls_err_text(e));
                 ls_streams_close(s);
                 return e;
         }
@@ -265,6 +358,7 @@ ls_streams_close(struct ls_streams *s)
         if (s == NULL)
                 return;
         atomic_store(&s->closing, true);
+        follow_stop(s);
         ls_groups_close(s->groups);
         if (s->jobs != NULL)
                 ls_jobs_stop(s->jobs);
@@ -284,6 +378,8 @@ ls_streams_close(struct ls_streams *s)
         ls_map_done(&s->by_name);
         ls_map_done(&s->by_id);
         ls_map_done(&s->by_table);
+        ls_brokers_unref(s->brokers);
+        pthread_mutex_destroy(&s->brokers_lock);
         pthread_mutex_destroy(&s->admin);
         pthread_rwlock_destroy(&s->lock);
         ls_file_close(s->lock_file);

@@ -51,17 +51,27 @@ part_read_history(struct ls_read_part *part, size_t bytes_max, bool min_one)
 }
 
 /* A plan can be overtaken: purged from the WAL meanwhile, or compacted between the two looks. Then
- * again. */
+ * again; with many brokers by views that were read anew. What a stale view calls out of range is
+ * asked of the metadata store first. */
 static ls_err
 part_read(struct ls_read_part *part, size_t bytes_max, bool min_one, bool may_block)
 {
         for (int attempt = 0; attempt < 4; attempt++) {
+                bool shared = ls_streams_shared(part->stream->streams);
                 ls_err e = part_read_wal(part, bytes_max, min_one, may_block);
 
+                if (e == LS_OUT_OF_RANGE && shared && attempt == 0) {
+                        if (!may_block)
+                                return LS_BUSY;
+                        LS_TRY(ls_stream_refresh(part->stream));
+                        continue;
+                }
                 if (e != LS_END)
                         return e;
                 if (!may_block)
                         return LS_BUSY;
+                if (attempt > 0)
+                        LS_TRY(ls_stream_refresh(part->stream));
                 e = part_read_history(part, bytes_max, min_one);
                 if (e != LS_END)
                         return e;
@@ -177,6 +187,8 @@ ls_stream_find_time(struct ls_stream *stream, int32_t partition, int64_t timesta
                 struct ls_wal_view view, after;
                 ls_err e;
 
+                if (attempt > 0)
+                        LS_TRY(ls_stream_refresh(stream));
                 LS_TRY(ls_wal_view(stream->wal, partition, &view));
                 if (view.start < view.floor) {
                         e = ls_lake_find_time(stream->lake, partition, view.start, timestamp_ms,
@@ -237,6 +249,7 @@ ls_stream_delete_records(struct ls_stream *stream, int32_t partition, int64_t of
 {
         struct ls_wal_view view;
 
+        LS_TRY(ls_stream_refresh(stream));
         LS_TRY(ls_wal_view(stream->wal, partition, &view));
         if (offset == -1)
                 offset = view.end;

@@ -2,7 +2,8 @@
  *
  * The last flush says so, as long as there are flushes. After one that failed there may be none
  * (producers were sent elsewhere because of it), so a small file is written and synced beside the
- * segments, at most once in READY_PROBE_MS: when that works, appends are worth a try again. */
+ * segments (many brokers: the store is probed), at most once in READY_PROBE_MS: when that works,
+ * appends are worth a try again. */
 #include "base/clock.h"
 #include "stream/stream_int.h"
 
@@ -39,6 +40,10 @@ probe(struct ls_streams *s)
         if (now < due ||
             !atomic_compare_exchange_strong(&s->probe_due_ms, &due, now + READY_PROBE_MS))
                 return atomic_load(&s->probe_ok);
+        if (s->shared) {
+                atomic_store(&s->probe_ok, ls_store_probe(s->store, NULL) == LS_OK);
+                return atomic_load(&s->probe_ok);
+        }
         path = ls_format("%s/wal/ready.probe", ls_option_text(s->options, LS_OPT_DATA_DIR));
         atomic_store(&s->probe_ok, probe_write(path) == LS_OK);
         return atomic_load(&s->probe_ok);

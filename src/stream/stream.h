@@ -7,6 +7,8 @@
  * files or the metadata store: make them from a job.
  */
 #pragma once
+#include <stdatomic.h>
+
 #include "base/budget.h"
 #include "base/options.h"
 #include "base/slice.h"
@@ -37,6 +39,46 @@ struct ls_groups *ls_streams_groups(struct ls_streams *s); /* stream/group.h */
 /* LS_OK when appends can be acknowledged; words say what is wrong else (readiness). *blocks*: after
  * a failed flush it tries whether writing works again. */
 ls_err ls_streams_ready(struct ls_streams *s, struct ls_errinfo *reterr);
+
+/* --- brokers --- */
+
+/* The brokers to send clients to: open ones whose heartbeat is young, sorted by id, this one always
+ * among them. Immutable; release with ls_brokers_unref. Embedded: this broker alone. */
+struct ls_broker {
+        int32_t id;
+        uint64_t epoch;
+        char *rack; /* "": none */
+        char *host; /* "": not announced yet */
+        uint16_t port;
+        char *http; /* "host:port"; "" */
+};
+struct ls_brokers {
+        atomic_int refs; /* inner */
+        size_t count;
+        struct ls_broker *items;
+};
+/* The newest list. *loop* */
+struct ls_brokers *ls_brokers_get(struct ls_streams *s);
+void ls_brokers_unref(struct ls_brokers *b);
+/* What clients are to be told of this broker ("host:port" each); from now on it is listed. NULL: it
+ * is going away, others list it no more. *blocks* */
+LS_MUST_USE ls_err ls_streams_announce(struct ls_streams *s, const char *kafka, const char *http,
+                                       struct ls_errinfo *reterr);
+/* Of the brokers in `rack` (null, or none there: of all), the one whom partition `partition` of the
+ * stream is shown under; the same on all brokers that see the same list, and few move when it
+ * changes. Index into items. *loop* */
+size_t ls_brokers_leader(const struct ls_brokers *b, ls_uuid topic_id, int32_t partition,
+                         ls_str rack);
+/* The broker that coordinates the group: likewise over all. *loop* */
+size_t ls_brokers_coordinator(const struct ls_brokers *b, ls_str group_id);
+/* True: other brokers may be at work beside this one (--meta). *loop* */
+bool ls_streams_shared(const struct ls_streams *s);
+/* Streams as the metadata store has them now: those that other brokers made, changed or deleted.
+ * Embedded: nothing to do. *blocks* */
+LS_MUST_USE ls_err ls_streams_refresh(struct ls_streams *s);
+/* The same of one stream's partitions: ends, log starts, records. LS_ABSENT: it is gone. *blocks*
+ */
+LS_MUST_USE ls_err ls_stream_refresh(struct ls_stream *stream);
 
 /* --- streams --- */
 

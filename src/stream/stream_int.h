@@ -43,6 +43,12 @@ struct ls_streams {
         _Atomic int64_t probe_due_ms; /* monotonic; ready.c */
         atomic_bool probe_ok;
 
+        /* Many brokers; brokers.c, follow.c */
+        bool shared;
+        pthread_mutex_t brokers_lock;
+        struct ls_brokers *brokers; /* a reference */
+        struct follow *follow;      /* NULL: embedded */
+
         pthread_mutex_t admin; /* one change of the catalog at a time; held across the metadata
                                   store's answer */
         pthread_rwlock_t lock; /* the maps; never held across I/O */
@@ -60,6 +66,14 @@ LS_MUST_USE ls_err stream_load(struct ls_streams *s, struct ls_meta_stream *row,
                                struct ls_stream **ret);
 /* Makes `row` (taken over) the newest version, and tells the lake. */
 void stream_set_row(struct ls_stream *stream, struct ls_meta_stream *row);
+/* A copy for stream_load and stream_set_row. */
+struct ls_meta_stream *stream_row_copy(const struct ls_meta_stream *row);
+/* The list anew, from the metadata store; as if this broker were the only one. */
+LS_MUST_USE ls_err brokers_refresh(struct ls_streams *s);
+void brokers_alone(struct ls_streams *s, const char *kafka, const char *http);
+/* The thread that follows other brokers; heartbeats. */
+LS_MUST_USE ls_err follow_start(struct ls_streams *s);
+void follow_stop(struct ls_streams *s);
 /* Puts it in, or takes it out of the maps. The maps hold a reference. */
 void streams_add(struct ls_streams *s, struct ls_stream *stream);
 void streams_remove(struct ls_streams *s, struct ls_stream *stream);

@@ -266,6 +266,17 @@ ls_stream_list_free(struct ls_stream **streams, size_t count)
 
 /* --- changes --- */
 
+/* A change is judged by what other brokers did, too. When that cannot be had, what is known here
+ * has to do: the metadata store decides in any case. */
+static void
+catch_up(struct ls_streams *s)
+{
+        ls_err e = ls_streams_refresh(s);
+
+        if (e != LS_OK)
+                ls_log_warn("stream", "event=catalog_stale error=%s", ls_err_name(e));
+}
+
 /* Checks all of a change against the settings' table; `settings` is filled with the result. */
 static ls_err
 check_configs(struct ls_settings *settings, const struct ls_stream_config *configs, size_t count,
@@ -360,16 +371,20 @@ create_check(struct ls_streams *s, struct ls_stream_plan *plan)
         return e;
 }
 
+static ls_err
+create_exists(struct ls_stream_plan *plan)
+{
+        return ls_fail(&plan->info, LS_EXISTS, "Topic '%.*s' already exists.",
+                       LS_STR_ARG(plan->kafka_name));
+}
+
 /* The same, and that there is none of that name; the admin lock is held. */
 static ls_err
 create_check_free(struct ls_streams *s, struct ls_stream_plan *plan)
 {
         LS_TRY(create_check(s, plan));
         plan->stream = ls_stream_find(s, plan->kafka_name);
-        if (plan->stream == NULL)
-                return LS_OK;
-        return ls_fail(&plan->info, LS_EXISTS, "Topic '%.*s' already exists.",
-                       LS_STR_ARG(plan->kafka_name));
+        return plan->stream == NULL ? LS_OK : create_exists(plan);
 }
 
 /* The row (taken over) becomes a live stream. */
@@ -378,6 +393,10 @@ create_finish(struct ls_streams *s, struct ls_stream_plan *plan, struct ls_meta_
 {
         if (plan->result == LS_OK)
                 plan->result = stream_load(s, row, &plan->stream);
+        if (plan->result == LS_EXISTS) { /* another broker was first */
+                (void)create_exists(plan);
+                return;
+        }
         if (plan->result != LS_OK) {
                 plan->result = ls_fail(&plan->info, plan->result, "The topic could not be made: %s",
                                        ls_err_text(plan->result));
@@ -396,6 +415,7 @@ ls_streams_create(struct ls_streams *s, struct ls_stream_plan *plans, size_t cou
         ls_err *results = ls_calloc(count + 1, sizeof *results);
         size_t made = 0;
 
+        catch_up(s);
         pthread_mutex_lock(&s->admin);
         for (size_t i = 0; i < count; i++) {
                 plans[i].stream = NULL;
@@ -411,6 +431,12 @@ ls_streams_create(struct ls_streams *s, struct ls_stream_plan *plans, size_t cou
                 create_finish(s, &plans[i], rows[k++]);
         }
         pthread_mutex_unlock(&s->admin);
+        for (size_t i = 0; i < count; i++) {
+                if (plans[i].result == LS_EXISTS && plans[i].stream == NULL) {
+                        catch_up(s);
+                        plans[i].stream = ls_stream_find(s, plans[i].kafka_name);
+                }
+        }
         for (size_t i = 0; i < made; i++)
                 create_spec_free(&specs[i]);
         ls_free(specs);
@@ -428,10 +454,12 @@ ls_stream_create(struct ls_streams *s, ls_str kafka_name, int32_t partitions,
                                        .configs = configs,
                                        .config_count = count };
 
-        if (validate_only)
+        if (validate_only) {
+                catch_up(s);
                 plan.result = create_check_free(s, &plan);
-        else
+        } else {
                 ls_streams_create(s, &plan, 1);
+        }
         if (plan.result != LS_OK && reterr != NULL)
                 *reterr = plan.info;
         if (ret_stream != NULL && (plan.result == LS_OK || plan.result == LS_EXISTS))
@@ -487,6 +515,7 @@ ls_stream_grow(struct ls_streams *s, struct ls_stream *stream, int32_t partition
         struct ls_meta_stream *row = NULL;
         ls_err e = LS_OK;
 
+        catch_up(s);
         pthread_mutex_lock(&s->admin);
         info = ls_stream_info(stream);
         if (partitions == info->partitions)

@@ -6,8 +6,8 @@
 
 /* --- one log; the stream's lock is held --- */
 
-static void
-log_check(const struct wal_log *log)
+void
+wal_log_check(const struct wal_log *log)
 {
         LS_ASSERT(log->start <= log->end);
         LS_ASSERT(log->floor <= log->end);
@@ -83,8 +83,8 @@ wal_log_fire(struct wal_log *log, size_t bytes)
         }
 }
 
-static struct wal_log *
-stream_log(struct ls_wal_stream *s, int32_t partition)
+struct wal_log *
+wal_stream_log(struct ls_wal_stream *s, int32_t partition)
 {
         if (s->gone || partition < 0 || partition >= s->partitions)
                 return NULL;
@@ -113,14 +113,31 @@ wal_log_uncache(struct ls_wal_stream *s, int32_t partition, int64_t base)
 
 /* --- streams --- */
 
+void
+wal_entry_of(const struct ls_meta_entry *m, struct wal_entry *ret)
+{
+        *ret = (struct wal_entry){ .base = m->base_offset,
+                                   .base_timestamp = m->base_timestamp,
+                                   .max_timestamp = m->max_timestamp,
+                                   .segment = m->segment,
+                                   .pos = m->pos,
+                                   .s0 = m->s0,
+                                   .s1 = m->s1,
+                                   .append_ms = m->committed_ms,
+                                   .records = m->records,
+                                   .bytes = m->bytes,
+                                   .flags = m->flags };
+}
+
 static ls_err
 load_partition(void *ctx, int32_t partition, const struct ls_meta_partition *p)
 {
         struct ls_wal_stream *s = ctx;
         struct wal_log *log;
 
-        if (partition < 0 || partition >= s->partitions)
-                return LS_OK; /* grown meanwhile: ls_wal_stream_grow loads it */
+        if (partition < 0)
+                return LS_EBROKEN;
+        wal_stream_grow(s, partition + 1); /* it was grown since the caller looked */
         log = &s->logs[partition];
         log->start = p->start;
         log->end = p->end;
@@ -136,17 +153,7 @@ load_entry(void *ctx, const struct ls_meta_entry *m)
 {
         struct ls_wal_stream *s = ctx;
         struct wal_log *log;
-        struct wal_entry e = { .base = m->base_offset,
-                               .base_timestamp = m->base_timestamp,
-                               .max_timestamp = m->max_timestamp,
-                               .segment = m->segment,
-                               .pos = m->pos,
-                               .s0 = m->s0,
-                               .s1 = m->s1,
-                               .append_ms = m->committed_ms,
-                               .records = m->records,
-                               .bytes = m->bytes,
-                               .flags = m->flags };
+        struct wal_entry e;
 
         if (m->partition < 0 || m->partition >= s->partitions)
                 return LS_OK;
@@ -155,6 +162,7 @@ load_entry(void *ctx, const struct ls_meta_entry *m)
                 return LS_OK;
         if (log->count > 0 && wal_entry_at(log, log->count - 1)->base >= m->base_offset)
                 return LS_EBROKEN;
+        wal_entry_of(m, &e);
         wal_log_push(log, &e);
         return LS_OK;
 }
@@ -195,15 +203,15 @@ ls_wal_stream_open(struct ls_wal *wal, uint64_t stream_id, int32_t partitions, i
         s->partitions = partitions;
         s->logs = ls_calloc((size_t)partitions, sizeof *s->logs);
         pthread_mutex_init(&s->lock, NULL);
-        e = ls_meta_partitions(wal->options.meta, stream_id, load_partition, s);
-        if (e == LS_OK)
-                e = ls_meta_entries(wal->options.meta, stream_id, load_entry, s);
+        pthread_mutex_init(&s->follow_lock, NULL);
+        e = ls_meta_follow(wal->options.meta, stream_id, 0, load_partition, load_entry, s,
+                           &s->followed);
         if (e != LS_OK) {
                 ls_wal_stream_unref(s);
                 return e;
         }
-        for (int32_t p = 0; p < partitions; p++)
-                log_check(&s->logs[p]);
+        for (int32_t p = 0; p < s->partitions; p++)
+                wal_log_check(&s->logs[p]);
         wal_stream_recount(s);
         *ret_stream = s;
         return LS_OK;
@@ -230,28 +238,34 @@ ls_wal_stream_unref(struct ls_wal_stream *s)
         }
         ls_free(s->logs);
         pthread_mutex_destroy(&s->lock);
+        pthread_mutex_destroy(&s->follow_lock);
         ls_free(s);
+}
+
+void
+wal_stream_grow(struct ls_wal_stream *s, int32_t partitions)
+{
+        struct wal_log *logs;
+
+        if (partitions <= s->partitions)
+                return;
+        logs = ls_calloc((size_t)partitions, sizeof *logs);
+        memcpy(logs, s->logs, (size_t)s->partitions * sizeof *logs);
+        for (int32_t p = 0; p < s->partitions; p++) {
+                if (logs[p].waiters != NULL)
+                        logs[p].waiters->link = &logs[p].waiters;
+        }
+        ls_free(s->logs);
+        s->logs = logs;
+        s->partitions = partitions;
 }
 
 void
 ls_wal_stream_grow(struct ls_wal_stream *s, int32_t partitions)
 {
-        struct wal_log *logs, *old = NULL;
-
         pthread_mutex_lock(&s->lock);
-        if (partitions > s->partitions) {
-                logs = ls_calloc((size_t)partitions, sizeof *logs);
-                memcpy(logs, s->logs, (size_t)s->partitions * sizeof *logs);
-                for (int32_t p = 0; p < s->partitions; p++) {
-                        if (logs[p].waiters != NULL)
-                                logs[p].waiters->link = &logs[p].waiters;
-                }
-                old = s->logs;
-                s->logs = logs;
-                s->partitions = partitions;
-        }
+        wal_stream_grow(s, partitions);
         pthread_mutex_unlock(&s->lock);
-        ls_free(old);
 }
 
 void
@@ -291,7 +305,7 @@ ls_wal_view(struct ls_wal_stream *s, int32_t partition, struct ls_wal_view *ret)
         ls_err e = LS_ABSENT;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
+        log = wal_stream_log(s, partition);
         if (log != NULL) {
                 uint32_t first = wal_log_find(log, log->floor);
 
@@ -327,15 +341,23 @@ ls_wal_backlog(struct ls_wal_stream *s, struct ls_wal_backlog *ret)
         pthread_mutex_unlock(&s->lock);
 }
 
+/* Whether the view's end is there already. When others commit too it may be behind: the refresh
+ * that brings the end brings floor and start with it. */
+static bool
+view_reaches(const struct ls_wal_stream *s, const struct wal_log *log, int64_t offset)
+{
+        LS_ASSERT(offset <= log->end || s->wal->options.store != NULL);
+        return offset <= log->end;
+}
+
 void
 ls_wal_set_floor(struct ls_wal_stream *s, int32_t partition, int64_t floor, uint64_t floor_hash)
 {
         struct wal_log *log;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
-        if (log != NULL && floor > log->floor) {
-                LS_ASSERT(floor <= log->end);
+        log = wal_stream_log(s, partition);
+        if (log != NULL && floor > log->floor && view_reaches(s, log, floor)) {
                 log->floor = floor;
                 log->floor_hash = floor_hash;
                 wal_log_trim(log);
@@ -350,9 +372,8 @@ ls_wal_set_start(struct ls_wal_stream *s, int32_t partition, int64_t start)
         struct wal_log *log;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
-        if (log != NULL && start > log->start) {
-                LS_ASSERT(start <= log->end);
+        log = wal_stream_log(s, partition);
+        if (log != NULL && start > log->start && view_reaches(s, log, start)) {
                 log->start = start;
                 wal_log_trim(log);
                 wal_log_fire(log, 0);
@@ -370,7 +391,7 @@ ls_wal_find_time(struct ls_wal_stream *s, int32_t partition, int64_t timestamp,
         ls_err e = LS_ABSENT;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
+        log = wal_stream_log(s, partition);
         for (uint32_t i = log ? wal_log_find(log, LS_MAX(log->floor, log->start)) : 0;
              log && i < log->count; i++) {
                 const struct wal_entry *entry = wal_entry_at(log, i);
@@ -395,7 +416,7 @@ ls_wal_find_max_time(struct ls_wal_stream *s, int32_t partition, struct ls_wal_e
         struct wal_log *log;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
+        log = wal_stream_log(s, partition);
         for (uint32_t i = log ? wal_log_find(log, LS_MAX(log->floor, log->start)) : 0;
              log && i < log->count; i++) {
                 const struct wal_entry *entry = wal_entry_at(log, i);
@@ -421,7 +442,7 @@ ls_wal_entries(struct ls_wal_stream *s, int32_t partition, int64_t from, int64_t
         ls_err e = LS_OK;
 
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
+        log = wal_stream_log(s, partition);
         for (uint32_t i = log ? wal_log_find(log, from) : 0; log && i < log->count; i++) {
                 const struct wal_entry *entry = wal_entry_at(log, i);
                 struct ls_meta_entry m = { .partition = partition,
@@ -458,7 +479,7 @@ ls_wal_wait(struct ls_wal_stream *s, int32_t partition, int64_t end_seen, struct
 
         w->link = NULL;
         pthread_mutex_lock(&s->lock);
-        log = stream_log(s, partition);
+        log = wal_stream_log(s, partition);
         if (log == NULL) {
                 e = LS_ABSENT;
         } else if (log->end > end_seen) {

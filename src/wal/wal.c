@@ -345,33 +345,54 @@ recover(struct ls_wal *wal, struct ls_errinfo *reterr)
 
 /* --- life --- */
 
+static ls_err
+open_files(struct ls_wal *wal, struct ls_errinfo *reterr)
+{
+        ls_err e = ls_dir_make(wal->dir);
+
+        if (e != LS_OK)
+                return ls_fail(reterr, e, "cannot make %s: %s", wal->dir, ls_err_text(e));
+        ls_fail(reterr, LS_OK, "%s", "");
+        e = recover(wal, reterr);
+        if (e != LS_OK && reterr != NULL && reterr->text[0] == '\0')
+                ls_fail(reterr, e, "recovery of %s failed: %s", wal->dir, ls_err_text(e));
+        return e;
+}
+
+/* What is in the store needs no recovery: an object is whole or not there, and what nothing names
+ * is garbage of an epoch that is over. */
+static ls_err
+open_store(struct ls_wal *wal, struct ls_errinfo *reterr)
+{
+        LS_TRY(wal_epoch_claim(wal, reterr));
+        return wal_store_start(wal);
+}
+
 ls_err
 ls_wal_open(const struct ls_wal_options *options, struct ls_wal **ret_wal,
             struct ls_errinfo *reterr)
 {
         struct ls_wal *wal = ls_calloc(1, sizeof *wal);
+        bool store = options->store != NULL;
         ls_err e;
 
         wal->options = *options;
-        wal->dir = ls_strdup(options->dir);
+        wal->dir = store ? NULL : ls_strdup(options->dir);
         wal->cluster = ls_meta_cluster_id(options->meta);
         wal->epoch = ls_meta_broker_epoch(options->meta);
         wal->segment_next = 1;
         wal->queue_tail = &wal->queue;
+        wal->puts.sealed_tail = &wal->puts.sealed;
+        wal->puts.failed_tail = &wal->puts.failed;
+        wal->puts.accepted_tail = &wal->puts.accepted;
         pthread_mutex_init(&wal->lock, NULL);
         ls_cond_init(&wal->wake);
-        ls_buf_init(&wal->scratch, LS_BUF_MAX_DEFAULT);
-        e = ls_dir_make(wal->dir);
-        if (e != LS_OK)
-                ls_fail(reterr, e, "cannot make %s: %s", wal->dir, ls_err_text(e));
-        if (e == LS_OK) {
-                ls_fail(reterr, LS_OK, "%s", "");
-                e = recover(wal, reterr);
-                if (e != LS_OK && reterr != NULL && reterr->text[0] == '\0')
-                        ls_fail(reterr, e, "recovery of %s failed: %s", wal->dir, ls_err_text(e));
-        }
+        ls_cond_init(&wal->puts.accepted_wake);
+        wal_layout_init(&wal->layout);
+        e = (store ? open_store : open_files)(wal, reterr);
         if (e == LS_OK)
-                e = ls_thread_start("ls-wal", wal_flush_run, wal, &wal->thread);
+                e = ls_thread_start("ls-wal", store ? wal_store_run : wal_file_run, wal,
+                                    &wal->thread);
         if (e != LS_OK) {
                 ls_wal_close(wal);
                 return e > 0 ? LS_EIO : e;
@@ -393,6 +414,8 @@ wait_for_flushes(struct ls_wal *wal)
         while (wal->flushes > 0)
                 ls_cond_wait(&wal->wake, &wal->lock);
         pthread_mutex_unlock(&wal->lock);
+        if (wal->options.store != NULL)
+                wal_store_stop(wal);
 }
 
 void
@@ -417,9 +440,9 @@ ls_wal_close(struct ls_wal *wal)
                 wal_segment_unref(s);
         }
         ls_free(wal->cache);
-        ls_free(wal->spans);
-        ls_buf_done(&wal->scratch);
+        wal_layout_done(&wal->layout);
         ls_cond_done(&wal->wake);
+        ls_cond_done(&wal->puts.accepted_wake);
         pthread_mutex_destroy(&wal->lock);
         ls_free(wal->dir);
         ls_free(wal);
@@ -510,6 +533,8 @@ ls_wal_purge(struct ls_wal *wal, struct ls_wal_purge *how, size_t *ret_segments_
         do {
                 LS_TRY(ls_meta_wal_purge(wal->options.meta, 1000, &deleted));
         } while (deleted >= 1000);
+        if (wal->options.store != NULL) /* their names went on the garbage list with the rows */
+                return LS_OK;
         /* Fixed before the names are read: a segment made later is not judged by an older list. The
          * newest one of this process is written to; it is left alone even when nothing names it
          * yet. */

@@ -16,8 +16,19 @@
  * newest batches' bytes in the tail cache. Views change on the meta thread, in commit order, under
  * the stream's lock.
  *
+ * Many brokers. With options.store each flush is an object of its own in an object store. A flush
+ * begins when the first of the queue has waited flush_ms, or there are flush_bytes; several are
+ * written at once, and committed in the order of sealing, whichever ends first. Other brokers
+ * commit to the same partitions: ls_wal_stream_refresh brings what they did into the views, and so
+ * does a commit of our own that meets one of others in front of it. Views and answers are then a
+ * thread's of their own, still in commit order, so that commits do not wait for it. A view is
+ * always a prefix of what is committed, and has all that this process was answered for (unless the
+ * database could not be read then: the next refresh brings it). A view below whose end others have
+ * compacted and purged has a gap there, always below the floor: reads end at it with LS_END.
+ *
  * Locks: wal->lock (queue, segments), stream->lock (views, watchers); never both, none held across
- * I/O.
+ * I/O. A refresh holds a lock of its stream that is for refreshes alone, across a read of the
+ * metadata, and takes stream->lock inside it.
  */
 #pragma once
 #include "base/err.h"
@@ -37,10 +48,29 @@ struct ls_wal_options {
         uint64_t segment_bytes;
         size_t flush_bytes;
         int64_t cache_bytes;
+        /* Many brokers: a flush is one object of this store (borrowed), written with put-if-absent
+         * under ls_wal_key, and no file is made: dir and segment_bytes are not used. NULL: segment
+         * files in `dir`. */
+        struct ls_store *store;
+        int64_t flush_ms; /* with a store: what comes first waits this long for company */
+        int puts_max;     /* with a store: objects under way at once */
+        /* With a store: the process must end, the metadata database went back in time under it. Any
+         * thread, perhaps more than once. NULL: ls_process_exit(70). */
+        void (*on_lost)(void *ctx, const char *why);
+        void *on_lost_ctx;
 };
+/* The name of a WAL object in the store: "wal/<epoch>/<sequence>.wal", 10 and 12 digits. `segment`
+ * is ls_wal_segment_number(epoch, sequence): epochs are unique over all brokers, so names are. */
+void ls_wal_key(uint64_t segment, char ret_key[LS_META_WAL_KEY_BYTES]);
+uint64_t ls_wal_segment_number(uint64_t epoch, uint64_t sequence);
 /* Recovers: what the database names must be there whole (damage is logged and kept out of the way),
  * what it does not name is a torn tail and is cut. LS_EBROKEN with words when the database went
- * back in time. */
+ * back in time.
+ *
+ * With a store there is nothing to recover. The object "wal/<epoch>/open" marks that this epoch was
+ * given out; that it is there, that there is one of an epoch that the database has never given out,
+ * or an object that knows of a commit that the database does not: then it went back in time. Who
+ * notices leaves the object "wal/went-back", which stops all, until an operator deletes it. */
 LS_MUST_USE ls_err ls_wal_open(const struct ls_wal_options *options, struct ls_wal **ret_wal,
                                struct ls_errinfo *reterr);
 /* Flushes and answers what is queued, then closes. No append may be made any more. */
@@ -50,7 +80,8 @@ ls_err ls_wal_ready(struct ls_wal *wal, struct ls_errinfo *reterr);
 
 /* --- views --- */
 
-/* Loads a stream's views from the metadata store. Blocks. The reference is the caller's. */
+/* Loads a stream's views from the metadata store, in one snapshot, with as many partitions as it
+ * has there, at least `partitions`. Blocks. The reference is the caller's. */
 LS_MUST_USE ls_err ls_wal_stream_open(struct ls_wal *wal, uint64_t stream_id, int32_t partitions,
                                       int32_t leader_epoch, struct ls_wal_stream **ret_stream);
 struct ls_wal_stream *ls_wal_stream_ref(struct ls_wal_stream *s);
@@ -59,6 +90,12 @@ void ls_wal_stream_unref(struct ls_wal_stream *s);
 void ls_wal_stream_grow(struct ls_wal_stream *s, int32_t partitions);
 /* The stream was deleted: its watchers fire, reads and appends get LS_ABSENT. */
 void ls_wal_stream_gone(struct ls_wal_stream *s);
+/* Brings the views to what the metadata store has now, whoever committed it: entries of other
+ * brokers, floors, log starts, partitions. Waiters of partitions that changed fire. Never
+ * backwards. Any thread, two at once too; blocks for a read of the metadata. LS_ABSENT: it was
+ * deleted, and is gone as after ls_wal_stream_gone. Without a store nobody else commits: nothing
+ * happens. */
+LS_MUST_USE ls_err ls_wal_stream_refresh(struct ls_wal_stream *s);
 uint64_t ls_wal_stream_id(const struct ls_wal_stream *s);
 int32_t ls_wal_stream_partitions(struct ls_wal_stream *s);
 
@@ -79,7 +116,9 @@ struct ls_wal_backlog {
         int64_t oldest_ms;
 };
 void ls_wal_backlog(struct ls_wal_stream *s, struct ls_wal_backlog *ret);
-/* After a table commit: the floor rose. After a log start was raised. Never backwards. */
+/* After a table commit: the floor rose. After a log start was raised. Never backwards. With a
+ * store, one above the view's end is not taken (others have appended what this view has not seen):
+ * the refresh that brings the end brings it too. */
 void ls_wal_set_floor(struct ls_wal_stream *s, int32_t partition, int64_t floor,
                       uint64_t floor_hash);
 void ls_wal_set_start(struct ls_wal_stream *s, int32_t partition, int64_t start);
@@ -106,8 +145,8 @@ struct ls_wal_append {
         struct ls_wal_append *next; /* inner */
         struct ls_wal_item *items;
         size_t count;
-        void (*done)(
-                struct ls_wal_append *append); /* on the meta or flush thread; must not block */
+        void (*done)(struct ls_wal_append *append); /* on a thread of the WAL or the meta thread;
+                                                     * must not block */
 };
 /* Any thread; never blocks. done comes exactly once, never before return. */
 void ls_wal_append(struct ls_wal *wal, struct ls_wal_append *append);
@@ -132,8 +171,12 @@ struct ls_wal_read {
 };
 /* LS_OK (nothing at the end); LS_OUT_OF_RANGE: below log start or above the end; LS_END: the offset
  * is below what the WAL holds, read the table's files; LS_BUSY: may_block is false and the bytes
- * are on disk; LS_ABSENT: no such partition; LS_EBROKEN: the bytes on disk are damaged. *r may hold
- * slices already: they are kept. */
+ * are on disk or in the store; LS_ABSENT: no such partition; LS_EBROKEN: the bytes there are
+ * damaged. *r may hold slices already: they are kept.
+ *
+ * With a store LS_END can also mean that others have compacted, purged and collected what this view
+ * still has: refresh before looking again. A store that is throttled or out of reach is a failure
+ * (LS_EIO, LS_ENET, LS_EACCESS): later again. */
 LS_MUST_USE ls_err ls_wal_read(struct ls_wal_stream *s, int32_t partition, struct ls_wal_read *r);
 void ls_wal_read_done(struct ls_wal_read *r);
 
@@ -173,7 +216,8 @@ void ls_wal_unwait(struct ls_wal_stream *s, struct ls_wal_waiter *w);
 
 /* --- upkeep --- */
 
-/* Number of the newest WAL commit: it moves when something was appended. */
+/* Number of the newest WAL commit that this process knows: it moves when something was appended, or
+ * a refresh found what others have. */
 uint64_t ls_wal_last_commit(const struct ls_wal *wal);
 
 /* Purges dead index rows in slices, then deletes segment files that nothing names for `delay_ms`,
@@ -183,7 +227,9 @@ struct ls_wal_purge {
         int64_t delay_ms, unnamed_since_ms;
         size_t waiting; /* out: files that would be deleted but for unnamed_since_ms */
 };
+/* With a store only the rows go: the names of objects that are left without one go on the metadata
+ * store's list of garbage in the same transaction (ls_meta_options.wal_key), with a grace. */
 LS_MUST_USE ls_err ls_wal_purge(struct ls_wal *wal, struct ls_wal_purge *how,
                                 size_t *ret_segments_deleted);
-/* Number and bytes of segment files. */
+/* Number and bytes of segment files; with a store, 0. */
 void ls_wal_disk(struct ls_wal *wal, size_t *ret_count, uint64_t *ret_bytes);

@@ -407,7 +407,9 @@ test_refused_commit_takes_those_behind(void **state)
         int64_t offset;
 
         ls_cond_init(&failing.changed);
+        failing.submitted = 0;
         assert_int_equal(append_one(w, 0, 2, 0, NULL), LS_OK);
+        submitted_wait(1); /* its thread counts after the answer */
         failing.submitted = 0;
         failing.armed = true;
         for (int i = 0; i < 3; i++) {

@@ -259,7 +259,8 @@ static bool
 arg_is_plain(enum ls_sql id, size_t arg)
 {
         switch ((int)id) {
-        case LS_SQL_BROKER_OPEN: return arg == 1;   /* rack */
+        case LS_SQL_BROKER_OPEN: return arg == 2;   /* rack */
+        case LS_SQL_BROKER_ANNOUNCE: return true;   /* addresses */
         case LS_SQL_CONFIG_PUT: return arg == 2;    /* value */
         case LS_SQL_OFFSET_PUT: return arg == 4;    /* metadata */
         case LS_SQL_NAMESPACE_ADD: return arg == 2; /* properties */

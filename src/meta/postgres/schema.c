@@ -19,13 +19,16 @@ static const char *const level_1[] = {
         "CREATE TABLE counter ("
         " id bigint PRIMARY KEY,"
         " value bigint NOT NULL)" ROOMY,
-        "INSERT INTO counter (id, value) VALUES (1, 0), (2, 0), (3, 0), (4, 0)",
+        "INSERT INTO counter (id, value) VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)",
         "CREATE TABLE broker ("
         " id bigint PRIMARY KEY,"
         " epoch bigint NOT NULL,"
         " open bigint NOT NULL,"
         " rack " TEXT_C ","
-        " opened_ms bigint NOT NULL)" ROOMY,
+        " kafka " TEXT_C ","
+        " http " TEXT_C ","
+        " opened_ms bigint NOT NULL,"
+        " heartbeat_ms bigint NOT NULL)" ROOMY,
         "CREATE TABLE stream ("
         " id bigint PRIMARY KEY,"
         " topic_id bytea NOT NULL UNIQUE,"

@@ -18,13 +18,16 @@ static const char *const level_1[] = {
         "CREATE TABLE counter ("
         " id INTEGER PRIMARY KEY,"
         " value INTEGER NOT NULL)",
-        "INSERT INTO counter (id, value) VALUES (1, 0), (2, 0), (3, 0), (4, 0)",
+        "INSERT INTO counter (id, value) VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)",
         "CREATE TABLE broker ("
         " id INTEGER PRIMARY KEY,"
         " epoch INTEGER NOT NULL,"
         " open INTEGER NOT NULL,"
         " rack TEXT,"
-        " opened_ms INTEGER NOT NULL)",
+        " kafka TEXT,"
+        " http TEXT,"
+        " opened_ms INTEGER NOT NULL,"
+        " heartbeat_ms INTEGER NOT NULL)",
         "CREATE TABLE stream ("
         " id INTEGER PRIMARY KEY,"
         " topic_id BLOB NOT NULL UNIQUE,"

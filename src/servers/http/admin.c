@@ -122,6 +122,7 @@ admin_stream_list(void *ctx, struct ls_http_request *r, struct ls_http_answer *a
         struct ls_stream **streams;
         size_t count;
 
+        http_catch_up(server);
         ls_stream_list(server->streams, &streams, &count);
         for (size_t i = 0; i < count; i++) {
                 const struct ls_stream_info *info = ls_stream_info(streams[i]);
@@ -138,8 +139,10 @@ admin_stream_list(void *ctx, struct ls_http_request *r, struct ls_http_answer *a
 static struct ls_stream *
 stream_find(struct ls_http_server *server, struct ls_http_request *r, struct ls_http_answer *a)
 {
-        struct ls_stream *stream = ls_stream_find(server->streams, r->params[0]);
+        struct ls_stream *stream;
 
+        http_catch_up(server);
+        stream = ls_stream_find(server->streams, r->params[0]);
         if (stream == NULL)
                 http_answer_error(a, 404, "NoSuchStreamException", "There is no stream '%.*s'",
                                   (int)LS_MIN(r->params[0].len, 300), r->params[0].ptr);

@@ -93,6 +93,9 @@ bool http_names_page(const struct http_names *names, struct ls_http_request *r,
                      ls_str *ret_token);
 /* Answers 404 and returns false when there is no such catalog. */
 bool http_catalog_known(ls_str catalog, struct ls_http_answer *a);
+/* Many brokers: takes up streams that others made, changed or deleted, before they are looked for.
+ * Blocks. */
+void http_catch_up(struct ls_http_server *server);
 /* The stream behind {prefix}, {namespace}, {table} (params 0 to 2), a new reference; NULL:
  * answered 404. */
 struct ls_stream *http_table_find(struct ls_http_server *server, struct ls_http_request *r,

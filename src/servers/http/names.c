@@ -1,6 +1,7 @@
 /* servers/http/names.c - catalogs, namespaces and tables as paths name them; pages of lists. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "catalog/names.h"
 #include "servers/http/http_int.h"
 
@@ -235,10 +236,22 @@ http_namespaces(struct ls_http_server *server, struct ls_http_request *r, ls_str
                 struct http_names *ret_names)
 {
         struct namespaces_walk walk = { ret_names, r };
-        ls_err e = ls_namespace_list(server->streams, catalog, namespaces_add, &walk);
+        ls_err e;
+
+        http_catch_up(server);
+        e = ls_namespace_list(server->streams, catalog, namespaces_add, &walk);
 
         http_names_sort(ret_names);
         return e == LS_OK && ret_names->failed ? LS_ELIMIT : e;
+}
+
+void
+http_catch_up(struct ls_http_server *server)
+{
+        ls_err e = ls_streams_refresh(server->streams);
+
+        if (e != LS_OK) /* then as this broker knew them last */
+                ls_log_warn("http", "event=catalog_stale error=%s", ls_err_name(e));
 }
 
 struct ls_stream *
@@ -247,6 +260,7 @@ http_table_find(struct ls_http_server *server, struct ls_http_request *r, struct
         struct ls_stream *stream = NULL;
         ls_str ns;
 
+        http_catch_up(server);
         if (http_namespace_parse(r, r->params[1], &ns) == LS_OK)
                 stream = ls_stream_find_table(server->streams, r->params[0], ns, r->params[2]);
         if (stream != NULL && http_is_table(ls_stream_info(stream)))

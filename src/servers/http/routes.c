@@ -32,7 +32,7 @@ const struct ls_http_route http_routes[] = {
         { "POST", NS "/{namespace}/properties", iceberg_namespace_properties, 0, "change them" },
         { "GET", TABLES, iceberg_table_list, 0, "list tables" },
         { "GET", TABLES "/{table}", iceberg_table_load, 0, "load a table, fresh" },
-        { "HEAD", TABLES "/{table}", iceberg_table_exists, IN, "whether a table exists" },
+        { "HEAD", TABLES "/{table}", iceberg_table_exists, 0, "whether a table exists" },
         { "POST", TABLES "/{table}/metrics", iceberg_table_metrics, IN, "take an engine's report" },
 
         { "POST", TABLES, iceberg_refuse_create, 0, not_served },

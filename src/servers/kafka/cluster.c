@@ -81,7 +81,8 @@ kafka_serve_describe_cluster(struct kafka_request *r)
         const struct ls_kafka_describe_cluster_request *q = r->req.body;
         struct ls_kafka_describe_cluster_response *answer = r->answer;
         struct ls_kafka_server *s = kafka_server_of(r);
-        struct ls_kafka_describe_cluster_response_broker *broker;
+        const struct ls_brokers *brokers = kafka_brokers(r);
+        struct ls_kafka_describe_cluster_response_broker *items;
 
         answer->endpoint_type = q->endpoint_type;
         if (q->endpoint_type != ENDPOINT_BROKERS) {
@@ -91,16 +92,24 @@ kafka_serve_describe_cluster(struct kafka_request *r)
                 answer->error_message = kafka_words(r, answer->error_code, NULL);
                 return;
         }
-        broker = ls_kafka_describe_cluster_response_broker_array(&r->arena, 1);
-        LS_ASSERT(broker != NULL); /* of a request this small */
-        broker->broker_id = s->broker_id;
-        broker->host = ls_str_of(s->host);
-        broker->port = s->port;
-        broker->rack = ls_str_of(s->rack);
-        answer->brokers.items = broker;
-        answer->brokers.count = 1;
+        items = ls_kafka_describe_cluster_response_broker_array(&r->arena, brokers->count);
+        r->close_after |= items == NULL;
+        for (size_t i = 0; items != NULL && i < brokers->count; i++) {
+                struct kafka_node node = kafka_node_of(r, &brokers->items[i]);
+                struct ls_kafka_describe_cluster_response_broker *out =
+                        &items[answer->brokers.count];
+
+                if (!kafka_broker_listed(r, &brokers->items[i]))
+                        continue;
+                out->broker_id = node.id;
+                out->host = node.host;
+                out->port = node.port;
+                out->rack = node.rack;
+                answer->brokers.count++;
+        }
+        answer->brokers.items = items;
         answer->cluster_id = ls_str_of(s->cluster_id);
-        answer->controller_id = s->broker_id;
+        answer->controller_id = kafka_controller_of(r);
         if (q->include_cluster_authorized_operations)
                 answer->cluster_authorized_operations = KAFKA_CLUSTER_OPERATIONS;
 }
@@ -122,22 +131,33 @@ coordinator_check(int8_t type, ls_str *ret_words)
         return LS_KAFKA_ERR_INVALID_REQUEST;
 }
 
+/* Where the group is coordinated, or why that can't be told. */
+static int16_t
+coordinator_find(struct kafka_request *r, ls_str key, int16_t error, struct kafka_node *ret)
+{
+        if (error == LS_KAFKA_ERR_NONE && !kafka_coordinator_of(r, key, ret))
+                error = LS_KAFKA_ERR_COORDINATOR_NOT_AVAILABLE;
+        if (error != LS_KAFKA_ERR_NONE)
+                *ret = (struct kafka_node){ -1, LS_STR(""), -1, LS_STR_NULL };
+        return error;
+}
+
 void
 kafka_serve_find_coordinator(struct kafka_request *r)
 {
         const struct ls_kafka_find_coordinator_request *q = r->req.body;
         struct ls_kafka_find_coordinator_response *answer = r->answer;
-        struct ls_kafka_server *s = kafka_server_of(r);
         struct ls_kafka_find_coordinator_response_coordinator *items;
+        struct kafka_node node;
         ls_str words;
         int16_t error = coordinator_check(q->key_type, &words);
 
         if (r->req.version < 4) {
-                answer->error_code = error;
+                answer->error_code = coordinator_find(r, q->key, error, &node);
                 answer->error_message = words;
-                answer->node_id = error ? -1 : s->broker_id;
-                answer->host = error ? LS_STR("") : ls_str_of(s->host);
-                answer->port = error ? -1 : s->port;
+                answer->node_id = node.id;
+                answer->host = node.host;
+                answer->port = node.port;
                 return;
         }
         items = ls_kafka_find_coordinator_response_coordinator_array(&r->arena,
@@ -148,11 +168,11 @@ kafka_serve_find_coordinator(struct kafka_request *r)
         }
         for (uint32_t i = 0; i < q->coordinator_keys.count; i++) {
                 items[i].key = q->coordinator_keys.items[i];
-                items[i].node_id = error ? -1 : s->broker_id;
-                items[i].host = error ? LS_STR("") : ls_str_of(s->host);
-                items[i].port = error ? -1 : s->port;
-                items[i].error_code = error;
+                items[i].error_code = coordinator_find(r, items[i].key, error, &node);
                 items[i].error_message = words;
+                items[i].node_id = node.id;
+                items[i].host = node.host;
+                items[i].port = node.port;
         }
         answer->coordinators.items = items;
         answer->coordinators.count = q->coordinator_keys.count;

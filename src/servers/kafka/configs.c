@@ -235,12 +235,12 @@ describe_wants(const describe_in *in, const char *name)
 static bool
 describe_topic(struct kafka_request *r, const describe_in *in, describe_out *out)
 {
-        struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->resource_name);
+        struct ls_stream *stream = kafka_find_topic(r, in->resource_name);
         bool ok = true;
 
         if (stream == NULL) {
                 out->error_code = kafka_topic_name_ok(in->resource_name, NULL)
-                                          ? LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION
+                                          ? kafka_unknown(r, false)
                                           : LS_KAFKA_ERR_INVALID_TOPIC;
                 return true;
         }
@@ -466,10 +466,10 @@ static int16_t
 alter_topic(struct alter_resource *a)
 {
         struct ls_streams *streams = kafka_server_of(a->r)->streams;
-        struct ls_stream *stream = ls_stream_find(streams, a->name);
+        struct ls_stream *stream = kafka_find_topic(a->r, a->name);
         struct ls_stream_config *changes =
                 ls_arena_array(&a->r->arena, a->count + LS_SET_COUNT, sizeof *changes);
-        int16_t error = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+        int16_t error = kafka_unknown(a->r, false);
         ls_err e = LS_CONFLICT;
         size_t count = 0;
 
@@ -483,6 +483,8 @@ alter_topic(struct alter_resource *a)
                         break;
                 e = ls_stream_configure(streams, stream, version, changes, count, a->validate_only,
                                         &a->info);
+                if (e == LS_CONFLICT && kafka_server_of(a->r)->shared)
+                        (void)kafka_look_now(kafka_server_of(a->r)); /* another broker's change */
                 error = e == LS_INVALID    ? LS_KAFKA_ERR_INVALID_CONFIG
                         : e == LS_CONFLICT ? LS_KAFKA_ERR_REQUEST_TIMED_OUT
                                            : kafka_error_of(e);
@@ -619,6 +621,7 @@ kafka_serve_list_config_resources(struct kafka_request *r)
 {
         struct ls_kafka_list_config_resources_response *answer = r->answer;
         struct ls_stream **streams = NULL;
+        const struct ls_brokers *brokers = kafka_brokers(r);
         size_t stream_count = 0, count = 0;
         resource_out *items;
 
@@ -628,16 +631,18 @@ kafka_serve_list_config_resources(struct kafka_request *r)
         }
         if (list_wants(r, RESOURCE_TOPIC))
                 ls_stream_list(kafka_server_of(r)->streams, &streams, &stream_count);
-        items = ls_kafka_list_config_resources_response_config_resource_array(&r->arena,
-                                                                              stream_count + 1);
+        items = ls_kafka_list_config_resources_response_config_resource_array(
+                &r->arena, stream_count + brokers->count);
         for (size_t i = 0; items != NULL && i < stream_count; i++) {
                 items[count].resource_name =
                         ls_arena_str(&r->arena, ls_str_of(ls_stream_info(streams[i])->kafka_name));
                 items[count++].resource_type = RESOURCE_TOPIC;
         }
-        if (items != NULL && list_wants(r, RESOURCE_BROKER)) {
-                items[count].resource_name =
-                        ls_arena_printf(&r->arena, "%d", kafka_server_of(r)->broker_id);
+        for (size_t i = 0; items != NULL && list_wants(r, RESOURCE_BROKER) && i < brokers->count;
+             i++) {
+                if (!kafka_broker_listed(r, &brokers->items[i]))
+                        continue;
+                items[count].resource_name = ls_arena_printf(&r->arena, "%d", brokers->items[i].id);
                 items[count++].resource_type = RESOURCE_BROKER;
         }
         if (streams != NULL)

@@ -469,6 +469,14 @@ conn_may_start(const struct kafka_conn *c)
         return c->running_count == 0 || (c->running_produce && r->key == LS_KAFKA_API_PRODUCE);
 }
 
+void
+kafka_conn_hold(struct kafka_conn *c, const struct kafka_request *r, bool hold)
+{
+        /* What has begun before it goes on, what came after it waits for it. */
+        LS_ASSERT(r->state == KAFKA_RUNNING && c->running_count > 0);
+        c->running_produce = !hold && r->key == LS_KAFKA_API_PRODUCE;
+}
+
 /* Drops requests that have not started, since there is nobody to answer. */
 static void
 conn_drop_queued(struct kafka_conn *c)

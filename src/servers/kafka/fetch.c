@@ -5,6 +5,9 @@
  *                |   JOB (blocks) ---+--> WAIT (watch, timer) -> READ
  *                MEMORY (none left: timer) -> READ
  *
+ * Of many brokers, what a round finds unknown or out of range may only be unknown here: once a
+ * request, the metadata store is looked at (LOOK) and the round is done again.
+ *
  * Each round looks at every partition anew: a topic may have gone meanwhile. What is answered was
  * read in one round. A round first takes only what is in memory; if a partition needs more, the
  * round is done by a job. Answers are charged to the server's budget by their size until the peer
@@ -29,6 +32,7 @@ enum fetch_state {
         FETCH_JOB,
         FETCH_WAIT,
         FETCH_MEMORY,
+        FETCH_LOOK,
         FETCH_ANSWERED,
 };
 
@@ -45,6 +49,8 @@ struct fetch {
         struct kafka_request *r;
         enum fetch_state state;
         bool by_id, incremental, hurried;
+        bool looked;                     /* at the metadata store: errors stand */
+        ls_err look_error;               /* … unless this is one */
         struct kafka_session *session;   /* NULL: none */
         struct kafka_fetch_part **parts; /* in order of service */
         struct fetch_result *results;
@@ -551,6 +557,130 @@ fetch_wait(struct fetch *f, int64_t now_ms)
         round_clear(f);
 }
 
+/* ---- what other brokers did ---- */
+
+static bool
+result_unknown(const struct fetch_result *result)
+{
+        return result->error == LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION ||
+               result->error == LS_KAFKA_ERR_UNKNOWN_TOPIC_ID ||
+               result->error == LS_KAFKA_ERR_UNKNOWN_LEADER_EPOCH;
+}
+
+/* Is it an answer that a newer end or start would change? */
+static bool
+result_stale(const struct fetch_result *result)
+{
+        return result->error == LS_KAFKA_ERR_OFFSET_OUT_OF_RANGE || result->diverged;
+}
+
+static bool
+results_any(const struct fetch *f, bool (*is)(const struct fetch_result *result))
+{
+        for (size_t i = 0; i < f->part_count; i++)
+                if (is(&f->results[i]))
+                        return true;
+        return false;
+}
+
+static void
+look_over(struct fetch *f)
+{
+        f->looked = true;
+        fetch_round(f);
+}
+
+static void
+freshen_done(struct ls_job *job)
+{
+        look_over(LS_CONTAINER(job, struct fetch, job));
+}
+
+/* Reads the ends of the streams that are asked for out of range, each once. */
+static void
+freshen_run(struct ls_job *job)
+{
+        struct fetch *f = LS_CONTAINER(job, struct fetch, job);
+        const struct kafka_fetch_part *before = NULL;
+
+        for (size_t i = 0; i < f->part_count; i++) {
+                const struct kafka_fetch_part *part = f->parts[i];
+                struct ls_stream *stream;
+                ls_err e;
+
+                if (!result_stale(&f->results[i]) || (before != NULL && same_topic(before, part)))
+                        continue;
+                before = part;
+                stream = kafka_find_stream(f->r, f->by_id, part->topic, part->topic_id);
+                if (stream == NULL)
+                        continue;
+                e = kafka_server_of(f->r)->cluster.stream_refresh(stream);
+                ls_stream_unref(stream);
+                if (e != LS_OK && e != LS_ABSENT)
+                        f->look_error = e;
+        }
+}
+
+static void
+freshen_start(struct fetch *f)
+{
+        f->job = (struct ls_job){ .run = freshen_run,
+                                  .done = freshen_done,
+                                  .loop = kafka_loop_of(f->r) };
+        ls_jobs_submit(ls_streams_jobs(kafka_server_of(f->r)->streams), &f->job);
+}
+
+static void
+fetch_looked(struct kafka_look_wait *w)
+{
+        struct fetch *f = LS_CONTAINER(w, struct kafka_request, look)->state_of_handler;
+
+        LS_ASSERT(f->state == FETCH_LOOK);
+        if (w->result != LS_OK)
+                f->look_error = w->result;
+        if (results_any(f, result_stale))
+                freshen_start(f);
+        else
+                look_over(f);
+}
+
+/* True: the round will be done again, when the metadata store has been looked at. */
+static bool
+fetch_look(struct fetch *f)
+{
+        bool unknown = results_any(f, result_unknown);
+
+        if (!kafka_server_of(f->r)->shared || f->looked ||
+            (!unknown && !results_any(f, result_stale)))
+                return false;
+        f->state = FETCH_LOOK;
+        round_clear(f);
+        if (unknown) {
+                f->r->look = (struct kafka_look_wait){ .loop = kafka_loop_of(f->r),
+                                                       .done = fetch_looked };
+                kafka_look_start(kafka_server_of(f->r), &f->r->look);
+        } else {
+                freshen_start(f);
+        }
+        return true;
+}
+
+/* Nobody knows whether it is so: the client is to ask again. */
+static void
+results_doubtful(struct fetch *f)
+{
+        for (size_t i = 0; i < f->part_count; i++) {
+                struct fetch_result *result = &f->results[i];
+
+                if (!result_unknown(result) && !result_stale(result))
+                        continue;
+                result->diverged = false;
+                result->error = LS_KAFKA_ERR_KAFKA_STORAGE_ERROR;
+        }
+}
+
+/* ---- the end of a round ---- */
+
 /* The read is done: answer, or wait for more. */
 static void
 fetch_judge(struct fetch *f, bool urgent)
@@ -560,12 +690,18 @@ fetch_judge(struct fetch *f, bool urgent)
 
         round_settle_charge(f);
         urgent |= round_judge(f);
+        if (urgent && fetch_look(f))
+                return;
+        if (urgent && f->look_error != LS_OK)
+                results_doubtful(f);
         if (urgent || f->hurried || f->part_count == 0 || now_ms >= f->deadline_ms ||
             (int64_t)f->read.bytes >= q->min_bytes)
                 fetch_answer(f);
         else
                 fetch_wait(f, now_ms);
 }
+
+/* ---- by a job ---- */
 
 static void
 job_run(struct ls_job *job)
@@ -576,12 +712,9 @@ job_run(struct ls_job *job)
 }
 
 static bool
-results_any_error(const struct fetch *f)
+result_urgent(const struct fetch_result *result)
 {
-        for (size_t i = 0; i < f->part_count; i++)
-                if (f->results[i].error != LS_KAFKA_ERR_NONE || f->results[i].diverged)
-                        return true;
-        return false;
+        return result->error != LS_KAFKA_ERR_NONE || result->diverged;
 }
 
 static void
@@ -590,7 +723,7 @@ job_done(struct ls_job *job)
         struct fetch *f = LS_CONTAINER(job, struct fetch, job);
 
         LS_ASSERT(f->state == FETCH_JOB);
-        fetch_judge(f, results_any_error(f));
+        fetch_judge(f, results_any(f, result_urgent));
 }
 
 /* Some of it is not in memory: the whole round again, by a job. */

@@ -5,7 +5,6 @@
  */
 #include "servers/kafka/groups.h"
 
-#include "servers/kafka/server_int.h"
 #include "stream/group.h"
 
 enum { ID_VERSION_MIN = 10 };
@@ -20,7 +19,7 @@ groups_of(const struct kafka_request *r)
 static ls_str
 name_of_id(struct kafka_request *r, ls_uuid id)
 {
-        struct ls_stream *stream = ls_stream_find_id(kafka_server_of(r)->streams, id);
+        struct ls_stream *stream = kafka_find_stream(r, true, LS_STR(""), id);
         ls_str name = LS_STR_NULL;
 
         if (stream != NULL)
@@ -33,13 +32,28 @@ name_of_id(struct kafka_request *r, ls_uuid id)
 static ls_uuid
 id_of_name(struct kafka_request *r, ls_str name)
 {
-        struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, name);
+        struct ls_stream *stream = kafka_find_topic(r, name);
         ls_uuid id = { { 0 } };
 
         if (stream != NULL)
                 id = ls_stream_info(stream)->topic_id;
         ls_stream_unref(stream);
         return id;
+}
+
+/* The coordinator looks for topics itself, in what is known here: of many brokers that is made as
+ * new as it must be before. */
+static void
+know_partition(struct kafka_request *r, ls_str name, int32_t partition)
+{
+        struct ls_stream *stream;
+
+        if (!kafka_server_of(r)->shared || r->looked || name.ptr == NULL)
+                return;
+        stream = kafka_find_topic(r, name);
+        if (stream != NULL)
+                (void)kafka_has_partition(r, stream, partition);
+        ls_stream_unref(stream);
 }
 
 /* ---- OffsetCommit ---- */
@@ -84,9 +98,10 @@ commit_topic(struct commit *c, const commit_topic_in *in, commit_topic_out *out)
         for (uint32_t i = 0; i < in->partitions.count; i++) {
                 const struct ls_kafka_offset_commit_request_partition *p = &in->partitions.items[i];
 
+                know_partition(r, name, p->partition_index);
                 parts[i].partition_index = p->partition_index;
                 if (name.ptr == NULL) {
-                        parts[i].error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_ID;
+                        parts[i].error_code = kafka_unknown(r, true);
                         continue;
                 }
                 c->outs[c->inner.count] = &parts[i];
@@ -138,6 +153,8 @@ kafka_serve_offset_commit(struct kafka_request *r)
                 kafka_request_done(r);
                 return;
         }
+        if (kafka_request_look(r))
+                return;
         c->inner.group_id = q->group_id;
         c->inner.member_id = q->member_id;
         c->inner.instance_id = q->group_instance_id;
@@ -363,7 +380,7 @@ fetch_group_named(struct fetched *f, const fetch_group_in *in, fetch_group_out *
                 for (uint32_t i = 0; by_id && i < n; i++)
                         if (f->offsets[at + i].topic.len == 0)
                                 f->offsets[at + i].error =
-                                        (enum ls_group_err)LS_KAFKA_ERR_UNKNOWN_TOPIC_ID;
+                                        (enum ls_group_err)kafka_unknown(f->r, true);
                 if (!fetch_topic_answer(f, at, n, &out->topics.items[t]))
                         return false;
                 at += n;
@@ -448,11 +465,14 @@ kafka_serve_offset_delete(struct kafka_request *r)
                 return;
         }
         for (uint32_t t = 0; t < q->topics.count; t++)
-                for (uint32_t i = 0; i < q->topics.items[t].partitions.count; i++)
-                        offsets[at++] = (struct ls_group_offset){
+                for (uint32_t i = 0; i < q->topics.items[t].partitions.count; i++) {
+                        offsets[at] = (struct ls_group_offset){
                                 .topic = q->topics.items[t].name,
                                 .partition = q->topics.items[t].partitions.items[i].partition_index,
                         };
+                        know_partition(r, offsets[at].topic, offsets[at].partition);
+                        at++;
+                }
         answer->error_code =
                 (int16_t)ls_group_offsets_delete(groups_of(r), q->group_id, offsets, count);
         if (answer->error_code == LS_KAFKA_ERR_NONE)

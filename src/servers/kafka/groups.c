@@ -8,7 +8,6 @@
  */
 #include "servers/kafka/groups.h"
 
-#include "servers/kafka/server_int.h"
 #include "stream/group.h"
 
 static struct ls_groups *
@@ -279,6 +278,12 @@ kafka_serve_leave_group(struct kafka_request *r)
 
 /* ---- DescribeGroups, ListGroups, DeleteGroups ---- */
 
+enum kafka_mode
+kafka_serve_groups_pick(struct kafka_request *r)
+{
+        return kafka_server_of(r)->shared ? KAFKA_ON_JOB : KAFKA_ON_LOOP;
+}
+
 static bool
 describe_fill(struct kafka_request *r, const struct ls_group_description *d,
               struct ls_kafka_describe_groups_response_group *out)
@@ -313,9 +318,11 @@ kafka_serve_describe_groups(struct kafka_request *r)
 
         for (uint32_t i = 0; out != NULL && i < q->groups.count; i++) {
                 struct ls_group_description d = { .state = "Dead" };
-                enum ls_group_err e =
-                        ls_group_describe(groups_of(r), q->groups.items[i], &r->arena, &d);
+                enum ls_group_err e;
 
+                if (r->on_job) /* then ask for it, and see what became of it */
+                        (void)ls_group_load(groups_of(r), q->groups.items[i]);
+                e = ls_group_describe(groups_of(r), q->groups.items[i], &r->arena, &d);
                 out[i].group_id = q->groups.items[i];
                 if (q->include_authorized_operations)
                         out[i].authorized_operations = KAFKA_GROUP_OPERATIONS;
@@ -339,6 +346,10 @@ kafka_serve_list_groups(struct kafka_request *r)
         struct ls_group_listed *listed = NULL;
         size_t count = 0;
 
+        if (r->on_job)
+                answer->error_code = (int16_t)ls_groups_load(groups_of(r));
+        if (answer->error_code != LS_KAFKA_ERR_NONE)
+                return;
         if (!ls_group_list(groups_of(r), q->states_filter.items, q->states_filter.count,
                            q->types_filter.items, q->types_filter.count, &r->arena, &listed,
                            &count)) {

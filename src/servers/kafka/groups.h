@@ -1,8 +1,10 @@
 /* servers/kafka/groups.h - handlers of consumer groups: between Kafka's messages and
  * stream/group.h. */
 #pragma once
+#include "servers/kafka/server_int.h"
 
-struct kafka_request;
+/* Looking at groups: of many brokers they may have to be read first. */
+enum kafka_mode kafka_serve_groups_pick(struct kafka_request *r);
 
 void kafka_serve_join_group(struct kafka_request *r);
 void kafka_serve_sync_group(struct kafka_request *r);

@@ -92,14 +92,6 @@ kafka_topic_name_ok(ls_str name, struct ls_errinfo *reterr)
         return true;
 }
 
-struct ls_stream *
-kafka_find_stream(struct kafka_request *r, bool by_id, ls_str name, ls_uuid id)
-{
-        struct ls_streams *streams = kafka_server_of(r)->streams;
-
-        return by_id ? ls_stream_find_id(streams, id) : ls_stream_find(streams, name);
-}
-
 int16_t
 kafka_check_leader_epoch(const struct ls_stream_info *info, int32_t epoch)
 {
@@ -123,13 +115,6 @@ kafka_epoch_end(const struct ls_stream_info *info, const struct ls_offsets *offs
                 *ret_epoch = epoch;
                 *ret_end = offsets->start;
         }
-}
-
-int32_t *
-kafka_replicas(struct kafka_request *r, uint32_t *ret_count)
-{
-        *ret_count = 1;
-        return &kafka_server_of(r)->broker_id;
 }
 
 void

@@ -38,6 +38,8 @@ enum {
         KAFKA_TOPIC_NAME_BYTES_MAX = 249,
         KAFKA_DESCRIBE_PARTITIONS_MAX = 2000, /* of one DescribeTopicPartitions answer */
         KAFKA_ASSIGNMENTS_MAX = 100000, /* partitions of a new topic that are placed by hand */
+        KAFKA_LOOK_INTERVAL_MS =
+                20, /* between looks for what other brokers made; a look may wait */
         KAFKA_TELEMETRY_INTERVAL_MS = 300000,
         KAFKA_TELEMETRY_BYTES_MAX = 1 << 20,
         KAFKA_CONFIGURE_ATTEMPTS = 5, /* when another change of the same topic comes between */

@@ -1,8 +1,10 @@
 /* servers/kafka/metadata.c - Metadata and DescribeTopicPartitions: which topics there are and
  * where.
  *
- * Every partition is led by this broker, under the epoch of its stream (B026). A topic that exists
- * is never told with fewer partitions or as unknown (B027): both come from one view of the stream.
+ * Every partition is led by the broker that brokers.c chooses for the client (embedded: this one),
+ * under the epoch of its stream (B026). A topic that exists is never told with fewer partitions or
+ * as unknown (B027): both come from one view of the stream. Of many brokers, all topics are told
+ * and unknown ones are refused after a look at what the others did.
  */
 #include <stdlib.h>
 
@@ -42,6 +44,8 @@ kafka_serve_metadata_pick(struct kafka_request *r)
 {
         const struct ls_kafka_metadata_request *q = r->req.body;
 
+        if (metadata_wants_all(r))
+                (void)kafka_doubt(r); /* others may have made some */
         if (metadata_wants_all(r) || !metadata_may_create(r))
                 return KAFKA_ON_LOOP;
         for (uint32_t i = 0; i < q->topics.count; i++) {
@@ -65,11 +69,13 @@ metadata_partitions(struct kafka_request *r, const struct ls_stream_info *info, 
         if (items == NULL)
                 return false;
         for (int32_t i = 0; i < info->partitions; i++) {
+                int32_t *leader = kafka_leader_of(r, info->topic_id, i);
+
                 items[i].partition_index = i;
-                items[i].leader_id = kafka_server_of(r)->broker_id;
+                items[i].leader_id = *leader;
                 items[i].leader_epoch = info->leader_epoch;
-                items[i].replica_nodes.items = kafka_replicas(r, &items[i].replica_nodes.count);
-                items[i].isr_nodes.items = kafka_replicas(r, &items[i].isr_nodes.count);
+                items[i].replica_nodes.items = items[i].isr_nodes.items = leader;
+                items[i].replica_nodes.count = items[i].isr_nodes.count = 1;
         }
         out->partitions.items = items;
         out->partitions.count = (uint32_t)info->partitions;
@@ -99,6 +105,8 @@ metadata_create(struct kafka_request *r, ls_str name, struct ls_stream **ret_str
 
         e = ls_stream_create(streams, name, -1, NULL, 0, false, ret_stream, &info);
         if (e == LS_EXISTS) {
+                if (*ret_stream == NULL && kafka_server_of(r)->shared)
+                        (void)kafka_look_now(kafka_server_of(r)); /* another broker's */
                 if (*ret_stream == NULL)
                         *ret_stream = ls_stream_find(streams, name);
                 return *ret_stream != NULL ? LS_KAFKA_ERR_NONE
@@ -121,7 +129,7 @@ metadata_one(struct kafka_request *r, const struct ls_kafka_metadata_request_top
         out->name = by_id ? LS_STR_NULL : t->name;
         out->topic_id = t->topic_id;
         if (stream == NULL && by_id) {
-                out->error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_ID;
+                out->error_code = kafka_unknown(r, true);
                 return true;
         }
         if (stream == NULL && !kafka_topic_name_ok(t->name, NULL)) {
@@ -130,7 +138,7 @@ metadata_one(struct kafka_request *r, const struct ls_kafka_metadata_request_top
         }
         if (stream == NULL) {
                 out->error_code = metadata_may_create(r) ? metadata_create(r, t->name, &stream)
-                                                         : LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                                                         : kafka_unknown(r, false);
                 if (out->error_code != LS_KAFKA_ERR_NONE)
                         return true;
         }
@@ -164,11 +172,34 @@ metadata_named(struct kafka_request *r, struct ls_kafka_metadata_response *answe
         const struct ls_kafka_metadata_request *q = r->req.body;
         metadata_topic *items = ls_kafka_metadata_response_topic_array(&r->arena, q->topics.count);
 
-        for (uint32_t i = 0; items != NULL && i < q->topics.count; i++)
+        for (uint32_t i = 0; items != NULL && i < q->topics.count && !r->doubted; i++)
                 if (!metadata_one(r, &q->topics.items[i], &items[i]))
                         return false;
         answer->topics.items = items;
         answer->topics.count = q->topics.count;
+        return items != NULL;
+}
+
+static bool
+metadata_brokers(struct kafka_request *r, struct ls_kafka_metadata_response *answer)
+{
+        const struct ls_brokers *brokers = kafka_brokers(r);
+        struct ls_kafka_metadata_response_broker *items =
+                ls_kafka_metadata_response_broker_array(&r->arena, brokers->count);
+        uint32_t count = 0;
+
+        for (size_t i = 0; items != NULL && i < brokers->count; i++) {
+                struct kafka_node node = kafka_node_of(r, &brokers->items[i]);
+
+                if (!kafka_broker_listed(r, &brokers->items[i]))
+                        continue;
+                items[count].node_id = node.id;
+                items[count].host = node.host;
+                items[count].port = node.port;
+                items[count++].rack = node.rack;
+        }
+        answer->brokers.items = items;
+        answer->brokers.count = count;
         return items != NULL;
 }
 
@@ -177,22 +208,12 @@ kafka_serve_metadata(struct kafka_request *r)
 {
         const struct ls_kafka_metadata_request *q = r->req.body;
         struct ls_kafka_metadata_response *answer = r->answer;
-        struct ls_kafka_server *s = kafka_server_of(r);
-        struct ls_kafka_metadata_response_broker *broker =
-                ls_kafka_metadata_response_broker_array(&r->arena, 1);
-        bool ok = broker != NULL;
+        bool ok = metadata_brokers(r, answer);
 
-        if (ok) {
-                broker->node_id = s->broker_id;
-                broker->host = ls_str_of(s->host);
-                broker->port = s->port;
-                broker->rack = ls_str_of(s->rack);
+        if (ok)
                 ok = metadata_wants_all(r) ? metadata_all(r, answer) : metadata_named(r, answer);
-        }
-        answer->brokers.items = broker;
-        answer->brokers.count = 1;
-        answer->cluster_id = ls_str_of(s->cluster_id);
-        answer->controller_id = s->broker_id;
+        answer->cluster_id = ls_str_of(kafka_server_of(r)->cluster_id);
+        answer->controller_id = kafka_controller_of(r);
         if (q->include_cluster_authorized_operations)
                 answer->cluster_authorized_operations = KAFKA_CLUSTER_OPERATIONS;
         r->close_after |= !ok; /* above the memory of one answer */
@@ -242,11 +263,13 @@ describe_partitions(struct describe *d, const struct ls_stream_info *info, int32
 
         d->failed |= items == NULL;
         for (int32_t i = 0; items != NULL && i < count; i++) {
+                int32_t *leader = kafka_leader_of(d->r, info->topic_id, from + i);
+
                 items[i].partition_index = from + i;
-                items[i].leader_id = kafka_server_of(d->r)->broker_id;
+                items[i].leader_id = *leader;
                 items[i].leader_epoch = info->leader_epoch;
-                items[i].replica_nodes.items = kafka_replicas(d->r, &items[i].replica_nodes.count);
-                items[i].isr_nodes.items = kafka_replicas(d->r, &items[i].isr_nodes.count);
+                items[i].replica_nodes.items = items[i].isr_nodes.items = leader;
+                items[i].replica_nodes.count = items[i].isr_nodes.count = 1;
                 /* Empty, not null: Java's admin client does not look. */
                 items[i].eligible_leader_replicas.items = items[i].isr_nodes.items;
                 items[i].last_known_elr.items = items[i].isr_nodes.items;
@@ -263,14 +286,13 @@ static void
 describe_one(struct describe *d, ls_str name, int32_t from)
 {
         describe_topic *out = &d->topics[d->topic_count];
-        struct ls_stream *stream = ls_stream_find(kafka_server_of(d->r)->streams, name);
+        struct ls_stream *stream = kafka_find_topic(d->r, name);
 
         out->name = name;
         d->topic_count++;
         if (stream == NULL) {
-                out->error_code = kafka_topic_name_ok(name, NULL)
-                                          ? LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION
-                                          : LS_KAFKA_ERR_INVALID_TOPIC;
+                out->error_code = kafka_topic_name_ok(name, NULL) ? kafka_unknown(d->r, false)
+                                                                  : LS_KAFKA_ERR_INVALID_TOPIC;
                 return;
         }
         out->topic_id = ls_stream_info(stream)->topic_id;
@@ -288,6 +310,8 @@ describe_names(struct kafka_request *r, size_t *ret_count)
         struct ls_stream **streams = NULL;
         ls_str *names;
 
+        if (count == 0)
+                (void)kafka_doubt(r); /* others may have made some */
         if (count == 0)
                 ls_stream_list(kafka_server_of(r)->streams, &streams, &count);
         names = ls_arena_array(&r->arena, count + 1, sizeof *names);

@@ -41,6 +41,11 @@ kafka_serve_list_offsets_pick(struct kafka_request *r)
 {
         const struct ls_kafka_list_offsets_request *q = r->req.body;
 
+        if (kafka_server_of(r)->shared) {
+                for (uint32_t t = 0; t < q->topics.count; t++)
+                        ls_stream_unref(kafka_find_topic(r, q->topics.items[t].name));
+                return KAFKA_ON_JOB;
+        }
         for (uint32_t t = 0; t < q->topics.count; t++)
                 for (uint32_t i = 0; i < q->topics.items[t].partitions.count; i++)
                         if (time_needs_data(q->topics.items[t].partitions.items[i].timestamp))
@@ -94,18 +99,20 @@ list_one(struct kafka_request *r, struct ls_stream *stream, const offsets_in *in
         return kafka_error_of(e);
 }
 
+/* `stale`: the error with which the stream could not be read anew. */
 static void
-list_partition(struct kafka_request *r, struct ls_stream *stream, bool again, const offsets_in *in,
-               offsets_out *out)
+list_partition(struct kafka_request *r, struct ls_stream *stream, int16_t stale, bool again,
+               const offsets_in *in, offsets_out *out)
 {
         out->partition_index = in->partition_index;
         if (again)
                 out->error_code = LS_KAFKA_ERR_INVALID_REQUEST;
         else if (r->req.version < time_version_min(in->timestamp))
                 out->error_code = LS_KAFKA_ERR_UNSUPPORTED_VERSION;
-        else if (stream == NULL || in->partition_index < 0 ||
-                 in->partition_index >= ls_stream_info(stream)->partitions)
-                out->error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+        else if (stream == NULL || !kafka_has_partition(r, stream, in->partition_index))
+                out->error_code = kafka_unknown(r, false);
+        else if (stale != LS_KAFKA_ERR_NONE)
+                out->error_code = stale;
         else
                 out->error_code = list_one(r, stream, in, out);
 }
@@ -129,24 +136,28 @@ kafka_serve_list_offsets(struct kafka_request *r)
         struct ls_kafka_list_offsets_response *answer = r->answer;
         struct ls_kafka_list_offsets_response_topic *topics =
                 ls_kafka_list_offsets_response_topic_array(&r->arena, q->topics.count);
+        struct kafka_seen fresh;
 
+        kafka_seen_init(&fresh);
         r->close_after |= topics == NULL;
         for (uint32_t t = 0; !r->close_after && t < q->topics.count; t++) {
                 const struct ls_kafka_list_offsets_request_topic *in = &q->topics.items[t];
-                struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->name);
+                struct ls_stream *stream = kafka_find_topic(r, in->name);
                 offsets_out *out = ls_kafka_list_offsets_response_partition_array(
                         &r->arena, in->partitions.count);
+                int16_t stale = kafka_freshen(r, &fresh, stream);
 
                 topics[t].name = in->name;
                 topics[t].partitions.items = out;
                 topics[t].partitions.count = out != NULL ? in->partitions.count : 0;
                 r->close_after |= out == NULL;
                 for (uint32_t i = 0; i < topics[t].partitions.count; i++)
-                        list_partition(r, stream,
+                        list_partition(r, stream, stale,
                                        in->partitions.count <= COMPARED_MAX && list_again(in, i),
                                        &in->partitions.items[i], &out[i]);
                 ls_stream_unref(stream);
         }
+        kafka_seen_done(&fresh);
         answer->topics.items = topics;
         answer->topics.count = q->topics.count;
 }
@@ -156,16 +167,32 @@ kafka_serve_list_offsets(struct kafka_request *r)
 typedef struct ls_kafka_offset_for_leader_epoch_request_partition epoch_in;
 typedef struct ls_kafka_offset_for_leader_epoch_response_partition epoch_out;
 
+enum kafka_mode
+kafka_serve_offset_for_leader_epoch_pick(struct kafka_request *r)
+{
+        const struct ls_kafka_offset_for_leader_epoch_request *q = r->req.body;
+
+        if (!kafka_server_of(r)->shared)
+                return KAFKA_ON_LOOP;
+        for (uint32_t t = 0; t < q->topics.count; t++)
+                ls_stream_unref(kafka_find_topic(r, q->topics.items[t].topic));
+        return KAFKA_ON_JOB;
+}
+
 static void
-epoch_partition(struct ls_stream *stream, const epoch_in *in, epoch_out *out)
+epoch_partition(struct kafka_request *r, struct ls_stream *stream, int16_t stale,
+                const epoch_in *in, epoch_out *out)
 {
         struct ls_offsets offsets;
 
         out->partition = in->partition;
-        if (stream == NULL || in->partition < 0 ||
-            in->partition >= ls_stream_info(stream)->partitions ||
+        if (stream != NULL && stale != LS_KAFKA_ERR_NONE) {
+                out->error_code = stale;
+                return;
+        }
+        if (stream == NULL || !kafka_has_partition(r, stream, in->partition) ||
             ls_stream_offsets(stream, in->partition, &offsets) != LS_OK) {
-                out->error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                out->error_code = kafka_unknown(r, false);
                 return;
         }
         out->error_code =
@@ -182,23 +209,27 @@ kafka_serve_offset_for_leader_epoch(struct kafka_request *r)
         struct ls_kafka_offset_for_leader_epoch_response *answer = r->answer;
         struct ls_kafka_offset_for_leader_epoch_response_topic *topics =
                 ls_kafka_offset_for_leader_epoch_response_topic_array(&r->arena, q->topics.count);
+        struct kafka_seen fresh;
 
+        kafka_seen_init(&fresh);
         r->close_after |= topics == NULL;
         for (uint32_t t = 0; !r->close_after && t < q->topics.count; t++) {
                 const struct ls_kafka_offset_for_leader_epoch_request_topic *in =
                         &q->topics.items[t];
-                struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->topic);
+                struct ls_stream *stream = kafka_find_topic(r, in->topic);
                 epoch_out *out = ls_kafka_offset_for_leader_epoch_response_partition_array(
                         &r->arena, in->partitions.count);
+                int16_t stale = kafka_freshen(r, &fresh, stream);
 
                 topics[t].topic = in->topic;
                 topics[t].partitions.items = out;
                 topics[t].partitions.count = out != NULL ? in->partitions.count : 0;
                 r->close_after |= out == NULL;
                 for (uint32_t i = 0; i < topics[t].partitions.count; i++)
-                        epoch_partition(stream, &in->partitions.items[i], &out[i]);
+                        epoch_partition(r, stream, stale, &in->partitions.items[i], &out[i]);
                 ls_stream_unref(stream);
         }
+        kafka_seen_done(&fresh);
         answer->topics.items = topics;
         answer->topics.count = q->topics.count;
 }
@@ -211,16 +242,20 @@ typedef struct ls_kafka_delete_records_response_partition delete_out;
 enum { DELETE_TO_END = -1 };
 
 static void
-delete_partition(struct ls_stream *stream, const delete_in *in, delete_out *out)
+delete_partition(struct kafka_request *r, struct ls_stream *stream, int16_t stale,
+                 const delete_in *in, delete_out *out)
 {
         int64_t start = -1;
         ls_err e;
 
         out->partition_index = in->partition_index;
         out->low_watermark = -1;
-        if (stream == NULL || in->partition_index < 0 ||
-            in->partition_index >= ls_stream_info(stream)->partitions) {
-                out->error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+        if (stream == NULL || !kafka_has_partition(r, stream, in->partition_index)) {
+                out->error_code = kafka_unknown(r, false);
+                return;
+        }
+        if (stale != LS_KAFKA_ERR_NONE) {
+                out->error_code = stale;
                 return;
         }
         if (in->offset < DELETE_TO_END) {
@@ -240,22 +275,26 @@ kafka_serve_delete_records(struct kafka_request *r)
         struct ls_kafka_delete_records_response *answer = r->answer;
         struct ls_kafka_delete_records_response_topic *topics =
                 ls_kafka_delete_records_response_topic_array(&r->arena, q->topics.count);
+        struct kafka_seen fresh;
 
+        kafka_seen_init(&fresh);
         r->close_after |= topics == NULL;
         for (uint32_t t = 0; !r->close_after && t < q->topics.count; t++) {
                 const struct ls_kafka_delete_records_request_topic *in = &q->topics.items[t];
-                struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->name);
+                struct ls_stream *stream = kafka_find_topic(r, in->name);
                 delete_out *out = ls_kafka_delete_records_response_partition_array(
                         &r->arena, in->partitions.count);
+                int16_t stale = kafka_freshen(r, &fresh, stream);
 
                 topics[t].name = in->name;
                 topics[t].partitions.items = out;
                 topics[t].partitions.count = out != NULL ? in->partitions.count : 0;
                 r->close_after |= out == NULL;
                 for (uint32_t i = 0; i < topics[t].partitions.count; i++)
-                        delete_partition(stream, &in->partitions.items[i], &out[i]);
+                        delete_partition(r, stream, stale, &in->partitions.items[i], &out[i]);
                 ls_stream_unref(stream);
         }
+        kafka_seen_done(&fresh);
         answer->topics.items = topics;
         answer->topics.count = q->topics.count;
 }

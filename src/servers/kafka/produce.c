@@ -90,9 +90,8 @@ produce_partition_in(struct produce *p, struct ls_stream *stream, int16_t topic_
         ls_str words = LS_STR_NULL;
 
         out->index = in->index;
-        if (error == LS_KAFKA_ERR_NONE &&
-            (in->index < 0 || in->index >= ls_stream_info(stream)->partitions))
-                error = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+        if (error == LS_KAFKA_ERR_NONE && !kafka_has_partition(p->r, stream, in->index))
+                error = kafka_unknown(p->r, false);
         if (error == LS_KAFKA_ERR_NONE)
                 error = produce_check_records(p->r->req.version,
                                               ls_span_of(in->records.ptr, in->records.len), &words);
@@ -129,8 +128,7 @@ produce_topic_in(struct produce *p, int16_t request_error, const produce_topic *
         out->partition_responses.count = in->partition_data.count;
         *ret_stream = kafka_find_stream(p->r, by_id, in->name, in->topic_id);
         if (error == LS_KAFKA_ERR_NONE && *ret_stream == NULL)
-                error = by_id ? LS_KAFKA_ERR_UNKNOWN_TOPIC_ID
-                              : LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                error = kafka_unknown(p->r, by_id);
         for (uint32_t i = 0; i < in->partition_data.count; i++)
                 produce_partition_in(p, *ret_stream, error, &in->partition_data.items[i],
                                      &parts[i]);
@@ -182,7 +180,9 @@ produce_part_out(struct produce *p, const struct ls_append_part *part, answer_pa
         if (out->error_code != LS_KAFKA_ERR_NONE) {
                 produce_refuse(out, out->error_code,
                                kafka_words(p->r, out->error_code, &part->error));
-                if (out->error_code == LS_KAFKA_ERR_NOT_LEADER_OR_FOLLOWER) {
+                /* Of many brokers another may lead it by now: the client asks for that. */
+                if (out->error_code == LS_KAFKA_ERR_NOT_LEADER_OR_FOLLOWER &&
+                    !kafka_server_of(p->r)->shared) {
                         out->current_leader.leader_id = kafka_server_of(p->r)->broker_id;
                         out->current_leader.leader_epoch =
                                 ls_stream_info(part->stream)->leader_epoch;
@@ -263,6 +263,8 @@ kafka_serve_produce(struct kafka_request *r)
                         break;
                 }
         }
+        if (kafka_request_look(r))
+                return; /* p is released */
         if (p->append.part_count == 0) {
                 produce_finish(p);
                 return;
@@ -333,10 +335,12 @@ producers_fill(struct kafka_request *r, struct ls_stream *stream, producers_part
 }
 
 static bool
-producers_topic(struct kafka_request *r, const struct ls_kafka_describe_producers_request_topic *in,
+producers_topic(struct kafka_request *r, struct kafka_seen *fresh,
+                const struct ls_kafka_describe_producers_request_topic *in,
                 struct ls_kafka_describe_producers_response_topic *out)
 {
-        struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->name);
+        struct ls_stream *stream = kafka_find_topic(r, in->name);
+        int16_t stale = kafka_freshen(r, fresh, stream);
         producers_partition *parts = ls_kafka_describe_producers_response_partition_array(
                 &r->arena, in->partition_indexes.count);
         bool ok = parts != NULL;
@@ -348,9 +352,12 @@ producers_topic(struct kafka_request *r, const struct ls_kafka_describe_producer
                 int32_t index = in->partition_indexes.items[i];
 
                 parts[i].partition_index = index;
-                if (stream == NULL || index < 0 || index >= ls_stream_info(stream)->partitions) {
-                        parts[i].error_code = LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                if (stream == NULL || !kafka_has_partition(r, stream, index)) {
+                        parts[i].error_code = kafka_unknown(r, false);
                         parts[i].error_message = kafka_words(r, parts[i].error_code, NULL);
+                } else if (stale != LS_KAFKA_ERR_NONE) {
+                        parts[i].error_code = stale;
+                        parts[i].error_message = kafka_words(r, stale, NULL);
                 } else {
                         ok = producers_fill(r, stream, &parts[i]);
                 }
@@ -364,12 +371,15 @@ kafka_serve_describe_producers(struct kafka_request *r)
 {
         const struct ls_kafka_describe_producers_request *q = r->req.body;
         struct ls_kafka_describe_producers_response *answer = r->answer;
+        struct kafka_seen fresh;
 
+        kafka_seen_init(&fresh);
         answer->topics.items =
                 ls_kafka_describe_producers_response_topic_array(&r->arena, q->topics.count);
         answer->topics.count = q->topics.count;
         for (uint32_t i = 0; answer->topics.items != NULL && i < q->topics.count; i++)
                 r->close_after |=
-                        !producers_topic(r, &q->topics.items[i], &answer->topics.items[i]);
+                        !producers_topic(r, &fresh, &q->topics.items[i], &answer->topics.items[i]);
+        kafka_seen_done(&fresh);
         r->close_after |= answer->topics.items == NULL;
 }

@@ -47,6 +47,7 @@ kafka_request_free(struct kafka_request *r)
 
         if (r->release != NULL)
                 r->release(r);
+        ls_brokers_unref(r->brokers);
         ls_slice_unref(r->frame);
         ls_budget_uncharge(r->budget, r->charged);
         ls_budget_uncharge(&kl->server->answers, r->answer_charged);
@@ -149,15 +150,64 @@ request_job_done(struct ls_job *job)
         kafka_request_done(LS_CONTAINER(job, struct kafka_request, job));
 }
 
+/* An answer as it is before a handler has it. False: above the memory of one request. */
+static bool
+request_answer_new(struct kafka_request *r)
+{
+        r->answer = ls_arena_alloc(&r->arena, r->req.api->response->root->size);
+        if (r->answer != NULL)
+                ls_wire_init(r->req.api->response->root, r->answer);
+        return r->answer != NULL;
+}
+
+static void request_run(struct kafka_request *r);
+
+static void
+request_looked(struct kafka_look_wait *w)
+{
+        struct kafka_request *r = LS_CONTAINER(w, struct kafka_request, look);
+
+        r->looked = true;
+        r->look_failed = w->result != LS_OK;
+        kafka_conn_hold(r->conn, r, false);
+        if (r->conn->peer == NULL || !request_answer_new(r)) {
+                r->close_after = true;
+                kafka_request_done(r);
+                return;
+        }
+        request_run(r);
+}
+
+bool
+kafka_request_look(struct kafka_request *r)
+{
+        if (!r->doubted || r->looked)
+                return false;
+        if (r->release != NULL)
+                r->release(r);
+        r->release = NULL;
+        r->hurry = NULL;
+        r->state_of_handler = NULL;
+        r->doubted = r->close_after = r->no_answer = false;
+        r->look = (struct kafka_look_wait){ .loop = kafka_loop_of(r), .done = request_looked };
+        kafka_conn_hold(r->conn, r, true);
+        kafka_look_start(kafka_server_of(r), &r->look);
+        return true;
+}
+
 static void
 request_run(struct kafka_request *r)
 {
         enum kafka_mode mode = r->handler->pick != NULL ? r->handler->pick(r) : r->handler->mode;
 
+        if (kafka_request_look(r)) /* `pick` missed something already */
+                return;
+        r->on_job = mode == KAFKA_ON_JOB;
         switch (mode) {
         case KAFKA_ON_LOOP:
                 r->handler->run(r);
-                kafka_request_done(r);
+                if (!kafka_request_look(r))
+                        kafka_request_done(r);
                 break;
         case KAFKA_ON_JOB:
                 r->job = (struct ls_job){ .run = request_job_run,
@@ -198,17 +248,15 @@ kafka_request_start(struct kafka_request *r)
         e = ls_kafka_request_decode(ls_slice_span(r->frame), &r->arena, &r->req);
         if (e == LS_OK) {
                 r->handler = kafka_api_find(r->req.key);
-                r->answer = ls_arena_alloc(&r->arena, r->req.api->response->root->size);
                 if (r->handler == NULL)
                         e = LS_UNSUPPORTED;
-                else if (r->answer == NULL)
+                else if (!request_answer_new(r))
                         e = LS_TOO_LARGE;
         }
         if (e != LS_OK) {
                 request_refuse(r, e);
                 return;
         }
-        ls_wire_init(r->req.api->response->root, r->answer);
         request_run(r);
 }
 

@@ -1,4 +1,6 @@
 /* servers/kafka/server.c - start, accept, stop; and the table of handlers. See server.h. */
+#include <stdio.h>
+
 #include "servers/kafka/server_int.h"
 
 #include "servers/kafka/groups.h"
@@ -19,15 +21,17 @@ static const struct kafka_api apis[] = {
         { LS_KAFKA_API_HEARTBEAT, KAFKA_ON_LOOP, kafka_serve_heartbeat, NULL },
         { LS_KAFKA_API_LEAVE_GROUP, KAFKA_ON_LOOP, kafka_serve_leave_group, NULL },
         { LS_KAFKA_API_SYNC_GROUP, KAFKA_ASYNC, kafka_serve_sync_group, NULL },
-        { LS_KAFKA_API_DESCRIBE_GROUPS, KAFKA_ON_LOOP, kafka_serve_describe_groups, NULL },
-        { LS_KAFKA_API_LIST_GROUPS, KAFKA_ON_LOOP, kafka_serve_list_groups, NULL },
+        { LS_KAFKA_API_DESCRIBE_GROUPS, KAFKA_ON_LOOP, kafka_serve_describe_groups,
+          kafka_serve_groups_pick },
+        { LS_KAFKA_API_LIST_GROUPS, KAFKA_ON_LOOP, kafka_serve_list_groups,
+          kafka_serve_groups_pick },
         { LS_KAFKA_API_API_VERSIONS, KAFKA_ON_LOOP, kafka_serve_api_versions, NULL },
         { LS_KAFKA_API_CREATE_TOPICS, KAFKA_ON_JOB, kafka_serve_create_topics, NULL },
         { LS_KAFKA_API_DELETE_TOPICS, KAFKA_ON_JOB, kafka_serve_delete_topics, NULL },
         { LS_KAFKA_API_DELETE_RECORDS, KAFKA_ON_JOB, kafka_serve_delete_records, NULL },
         { LS_KAFKA_API_INIT_PRODUCER_ID, KAFKA_ON_JOB, kafka_serve_init_producer_id, NULL },
         { LS_KAFKA_API_OFFSET_FOR_LEADER_EPOCH, KAFKA_ON_LOOP, kafka_serve_offset_for_leader_epoch,
-          NULL },
+          kafka_serve_offset_for_leader_epoch_pick },
         { LS_KAFKA_API_DESCRIBE_CONFIGS, KAFKA_ON_LOOP, kafka_serve_describe_configs, NULL },
         { LS_KAFKA_API_ALTER_CONFIGS, KAFKA_ON_JOB, kafka_serve_alter_configs, NULL },
         { LS_KAFKA_API_DESCRIBE_LOG_DIRS, KAFKA_ON_LOOP, kafka_serve_describe_log_dirs, NULL },
@@ -157,6 +161,10 @@ kafka_server_new(const struct ls_kafka_config *config)
         s->port = config->advertised_port;
         s->rack = config->rack != NULL && config->rack[0] != 0 ? ls_strdup(config->rack) : NULL;
         s->broker_id = ls_streams_broker_id(config->streams);
+        s->shared = ls_streams_shared(config->streams);
+        s->cluster =
+                (struct kafka_cluster_ops){ ls_brokers_get, ls_streams_refresh, ls_stream_refresh };
+        kafka_look_init(&s->look);
         ls_uuid_base64(ls_streams_cluster_id(config->streams), s->cluster_id);
         ls_budget_init(&s->produce_frames, ls_option_int(o, LS_OPT_PRODUCE_BYTES), NULL);
         ls_budget_init(&s->other_frames, KAFKA_OTHER_FRAMES_BYTES, NULL);
@@ -195,6 +203,7 @@ kafka_server_free(struct ls_kafka_server *s)
                 }
                 ls_free(kl->scratch);
         }
+        kafka_look_done(&s->look);
         kafka_sessions_done(&s->sessions);
         ls_cond_done(&s->gone);
         pthread_mutex_destroy(&s->lock);
@@ -226,6 +235,13 @@ ls_kafka_start(const struct ls_kafka_config *config, struct ls_kafka_server **re
         *ret_server = s;
         *ret_port = port;
         return LS_OK;
+}
+
+void
+ls_kafka_advertised(const struct ls_kafka_server *s, char *ret_text, size_t bytes)
+{
+        snprintf(ret_text, bytes, strchr(s->host, ':') != NULL ? "[%s]:%u" : "%s:%u", s->host,
+                 (unsigned)s->port);
 }
 
 static void

@@ -25,6 +25,8 @@ struct ls_kafka_config {
 LS_MUST_USE ls_err ls_kafka_start(const struct ls_kafka_config *config,
                                   struct ls_kafka_server **ret_server, uint16_t *ret_port,
                                   struct ls_errinfo *reterr);
+/* "host:port" as clients are told, "[host]:port" when the host has colons. */
+void ls_kafka_advertised(const struct ls_kafka_server *server, char *ret_text, size_t bytes);
 /* Stops accepting and reading, answers what was asked (long polls at once), then closes; what is
  * not done after `grace_ms` is closed all the same. Blocks. Frees the server; accepts NULL. Call it
  * before ls_streams_close, with the loops still running. */

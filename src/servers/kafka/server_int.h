@@ -56,6 +56,35 @@ struct kafka_loop {
         struct ls_loop_msg drain_msg;
 };
 
+/* What is asked of stream/ about other brokers; a test is several of them. */
+struct kafka_cluster_ops {
+        struct ls_brokers *(*brokers)(struct ls_streams *s); /* ls_brokers_get */
+        ls_err (*streams_refresh)(struct ls_streams *s);     /* ls_streams_refresh */
+        ls_err (*stream_refresh)(struct ls_stream *stream);  /* ls_stream_refresh */
+};
+
+/* A request that waits for a look: embedded in it. */
+struct kafka_look_wait {
+        struct kafka_look_wait *next;
+        struct ls_loop *loop;
+        void (*done)(struct kafka_look_wait *w); /* on `loop` */
+        ls_err result;
+        struct ls_loop_msg msg; /* inner */
+};
+
+/* Looks at the metadata store, of the whole server: look.c. */
+struct kafka_look {
+        pthread_mutex_t lock;
+        struct ls_cond changed;
+        bool running;
+        uint64_t begun, ended; /* numbers of looks */
+        ls_err result;         /* of the one that ended */
+        int64_t next_ms;       /* none begins before */
+        struct kafka_look_wait *waiting;
+        bool job_runs;
+        struct ls_job job;
+};
+
 struct ls_kafka_server {
         struct ls_streams *streams;
         const struct ls_options *options;
@@ -67,6 +96,9 @@ struct ls_kafka_server {
         char *rack;            /* NULL: none */
         char cluster_id[LS_UUID_BASE64_BYTES];
         int32_t broker_id;
+        bool shared; /* other brokers may be at work beside this one */
+        struct kafka_cluster_ops cluster;
+        struct kafka_look look;
         struct ls_budget produce_frames, other_frames;
         struct ls_budget answers;    /* not taken by their peers; bounds what Fetch reads */
         atomic_size_t waiting_count; /* connections that wait for the memory of a frame */
@@ -115,6 +147,15 @@ struct kafka_request {
         /* Frees what the handler holds once the answer was written. */
         void (*release)(struct kafka_request *r);
         int64_t answer_charged; /* to answers, until the peer has taken it */
+        /* brokers.c */
+        struct ls_brokers *brokers; /* NULL: not asked for yet */
+        ls_str zone;                /* of the client, once they were; null: unknown */
+        /* look.c */
+        bool on_job;      /* the handler runs on a job */
+        bool looked;      /* what is not known here now is not there */
+        bool look_failed; /* … but the look failed: who knows */
+        bool doubted;     /* the handler on the loop missed something: look, then run again */
+        struct kafka_look_wait look;
 };
 
 struct kafka_conn {
@@ -194,6 +235,11 @@ void kafka_request_slices(struct kafka_request *r, struct ls_slice ***ret_slices
 void kafka_request_done(struct kafka_request *r);
 /* In conn.c: called by kafka_request_done. */
 void kafka_conn_request_done(struct kafka_conn *c);
+/* For handlers that start something by themselves: true when the request has missed something and
+ * will run again from its beginning. What it has made so far is released. */
+LS_MUST_USE bool kafka_request_look(struct kafka_request *r);
+/* In conn.c. A request that waits for a look lets none overtake it: Produce as well. */
+void kafka_conn_hold(struct kafka_conn *c, const struct kafka_request *r, bool hold);
 
 static inline struct ls_kafka_server *
 kafka_server_of(const struct kafka_request *r)
@@ -238,6 +284,7 @@ void kafka_serve_describe_producers(struct kafka_request *r);
 void kafka_serve_fetch(struct kafka_request *r);
 void kafka_serve_list_offsets(struct kafka_request *r);
 enum kafka_mode kafka_serve_list_offsets_pick(struct kafka_request *r);
+enum kafka_mode kafka_serve_offset_for_leader_epoch_pick(struct kafka_request *r);
 void kafka_serve_offset_for_leader_epoch(struct kafka_request *r);
 void kafka_serve_delete_records(struct kafka_request *r);
 void kafka_serve_create_topics(struct kafka_request *r);
@@ -259,15 +306,11 @@ int16_t kafka_error_of(ls_err e);
 ls_str kafka_words(struct kafka_request *r, int16_t error, const struct ls_errinfo *info);
 /* 1 to 249 of [a-zA-Z0-9._-], and not "." or "..". Words when it is not. */
 bool kafka_topic_name_ok(ls_str name, struct ls_errinfo *reterr);
-/* By name, or by id when `by_id`; NULL when there is none. The caller unrefs. */
-struct ls_stream *kafka_find_stream(struct kafka_request *r, bool by_id, ls_str name, ls_uuid id);
 /* 0, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; `epoch` -1: the client doesn't say (KIP-320). */
 int16_t kafka_check_leader_epoch(const struct ls_stream_info *info, int32_t epoch);
 /* Where epoch `epoch` ended: (-1, -1) when it is newer than ours (KIP-279). */
 void kafka_epoch_end(const struct ls_stream_info *info, const struct ls_offsets *offsets,
                      int32_t epoch, int32_t *ret_epoch, int64_t *ret_end);
-/* Lists of one broker, as replicas are told. Constant while the server lives. */
-int32_t *kafka_replicas(struct kafka_request *r, uint32_t *ret_count);
 /* Topic names seen in a request, to find one that comes twice. */
 struct kafka_seen {
         struct ls_map map;
@@ -284,6 +327,51 @@ enum {
         KAFKA_TOPIC_OPERATIONS = 3576,   /* read, write, create, delete, alter, describe, configs */
         KAFKA_GROUP_OPERATIONS = 3400,   /* read, delete, describe, configs */
 };
+
+/* --- brokers.c --- */
+
+/* The zone that a client's id tells ("zone_id=…" and the like, docs/protocols/kafka.md); null. */
+ls_str kafka_zone_of(ls_str client_id);
+/* The list as the request has it: the same each time. */
+const struct ls_brokers *kafka_brokers(struct kafka_request *r);
+struct kafka_node {
+        int32_t id;
+        ls_str host;
+        int32_t port;
+        ls_str rack; /* null: none */
+};
+/* False: others can't be told where it is. */
+bool kafka_broker_listed(const struct kafka_request *r, const struct ls_broker *b);
+struct kafka_node kafka_node_of(const struct kafka_request *r, const struct ls_broker *b);
+int32_t kafka_controller_of(struct kafka_request *r);
+/* The id of the broker that this client is shown as leader; as an array it is the list of one
+ * replica. Lives as long as the request. */
+int32_t *kafka_leader_of(struct kafka_request *r, ls_uuid topic_id, int32_t partition);
+/* False: its address is not known yet. */
+bool kafka_coordinator_of(struct kafka_request *r, ls_str group_id, struct kafka_node *ret);
+
+/* --- look.c --- */
+
+void kafka_look_init(struct kafka_look *look);
+void kafka_look_done(struct kafka_look *look);
+/* Takes up what other brokers made, changed or deleted until now; on a job. */
+ls_err kafka_look_now(struct ls_kafka_server *s);
+/* The same from a loop: w->done(w) is called on w->loop, later. */
+void kafka_look_start(struct ls_kafka_server *s, struct kafka_look_wait *w);
+/* Something was not found. True: now it may be, find it again. False: it is not there; or the
+ * handler runs on the loop, then it goes on, and is run again after a look. */
+bool kafka_doubt(struct kafka_request *r);
+/* The error of a topic or partition that was not found; one that has the client ask again, when the
+ * metadata store could not be reached. */
+int16_t kafka_unknown(const struct kafka_request *r, bool by_id);
+/* By name, or by id when `by_id`; NULL when there is none. The caller unrefs. */
+struct ls_stream *kafka_find_stream(struct kafka_request *r, bool by_id, ls_str name, ls_uuid id);
+struct ls_stream *kafka_find_topic(struct kafka_request *r, ls_str name);
+bool kafka_has_partition(struct kafka_request *r, const struct ls_stream *stream,
+                         int32_t partition);
+/* Many brokers: reads the stream's ends as they are now, once a request (`seen`). On a job.
+ * `stream` may be NULL. 0, or a Kafka error. */
+int16_t kafka_freshen(struct kafka_request *r, struct kafka_seen *seen, struct ls_stream *stream);
 
 /* --- configs.c --- */
 

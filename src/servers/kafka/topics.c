@@ -292,8 +292,7 @@ delete_find(struct kafka_request *r, struct delete_slice *slice, uint32_t i, ls_
         }
         stream = kafka_find_stream(r, by_id, name, id);
         if (stream == NULL) {
-                out->error_code = by_id ? LS_KAFKA_ERR_UNKNOWN_TOPIC_ID
-                                        : LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                out->error_code = kafka_unknown(r, by_id);
                 out->error_message = kafka_words(r, out->error_code, NULL);
                 return;
         }
@@ -361,9 +360,9 @@ grow_one(struct kafka_request *r, const struct ls_kafka_create_partitions_reques
                 ls_fail(info, LS_INVALID, "Duplicate topic in request.");
                 return LS_KAFKA_ERR_INVALID_REQUEST;
         }
-        stream = ls_stream_find(kafka_server_of(r)->streams, in->name);
+        stream = kafka_find_topic(r, in->name);
         if (stream == NULL)
-                return LS_KAFKA_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+                return kafka_unknown(r, false);
         added = (int64_t)in->count - ls_stream_info(stream)->partitions;
         if (added > 0 && in->assignments.items != NULL && in->assignments.count != added) {
                 ls_stream_unref(stream);
@@ -401,7 +400,8 @@ kafka_serve_create_partitions(struct kafka_request *r)
         r->close_after |= out == NULL;
 }
 
-/* ---- DescribeLogDirs: one folder, and how much of each log is in it ---- */
+/* ---- DescribeLogDirs: one folder, and how much of each log is in it ----
+ * Of many brokers it is the store that they share: each tells all of it. */
 
 typedef struct ls_kafka_describe_log_dirs_response_topic dirs_topic;
 typedef struct ls_kafka_describe_log_dirs_response_partition dirs_partition;
@@ -456,7 +456,7 @@ dirs_named(struct kafka_request *r, struct ls_kafka_describe_log_dirs_response_d
         ok = dir->topics.items != NULL;
         for (uint32_t i = 0; ok && i < q->topics.count; i++) {
                 const struct ls_kafka_describe_log_dirs_request_topic *in = &q->topics.items[i];
-                struct ls_stream *stream = ls_stream_find(kafka_server_of(r)->streams, in->topic);
+                struct ls_stream *stream = kafka_find_topic(r, in->topic);
 
                 if (stream == NULL)
                         continue;
@@ -479,7 +479,9 @@ kafka_serve_describe_log_dirs(struct kafka_request *r)
                 r->close_after = true;
                 return;
         }
-        dir->log_dir = ls_str_of(ls_option_text(kafka_server_of(r)->options, LS_OPT_DATA_DIR));
+        dir->log_dir = ls_str_of(
+                ls_option_text(kafka_server_of(r)->options,
+                               kafka_server_of(r)->shared ? LS_OPT_STORE_URL : LS_OPT_DATA_DIR));
         answer->results.items = dir;
         answer->results.count = 1;
 }

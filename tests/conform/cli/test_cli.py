@@ -410,7 +410,7 @@ def test_help_config_lists_every_setting(cli):
     (["--kafka", "nonsense"], 1, "kafka.listen"),
     (["--store", "s4://bucket/p"], 1, "s3://BUCKET/PREFIX"),
     (["--store", "s3://b/p"], 1, "no name of a bucket"),
-    (["--meta", "postgres://x/y"], 2, "not there yet"),
+    (["--meta", "postgres://x/y"], 1, "give --store"),
     (["extra"], 2, "extra"),
 ])
 def test_serve_refusals(cli, tmp_path, words, code, says):
