@@ -18,6 +18,7 @@ CONFORM = HERE.parent / "conform"
 for folder in (CONFORM, CONFORM / "kafka", CONFORM / "iceberg", HERE.parent / "crash", HERE):
     sys.path.insert(0, str(folder))
 
+from agree import agreed  # noqa: E402
 from brokers import Fleet  # noqa: E402
 from harness import services  # noqa: E402
 
@@ -85,7 +86,7 @@ def fleet(store, database, request):
         made.append(f)
         for i in range(count):
             f.add(i + 1, racks[i] if racks else "")
-        return f.start() if start else f
+        return agreed(f.start()) if start else f
 
     yield make
     errors = []
@@ -108,7 +109,7 @@ def shared_trio(store, database):
     for i in range(3):
         f.add(i + 1, "abc"[i])
     try:
-        yield f.start()
+        yield agreed(f.start())
         f.stop()
     finally:
         for b in f.brokers:

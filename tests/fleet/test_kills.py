@@ -11,9 +11,8 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 import reading
-from brokers import until
+from agree import agreed
 from load import PARTITIONS, SETTINGS, Load
-from raw import Client
 
 SEED = int(os.environ.get("LAKESTREAM_CRASH_SEED", time.time_ns() % 1_000_000))
 ROUNDS_OF_A_FLEET = 50
@@ -29,17 +28,13 @@ class FleetLoad(Load):
     def check_quickly(self, promises):
         """All brokers must show the same ones first: the library gives up on a leader (an end of
         -1001, or no answer) that is in one broker's list and not in the next one's."""
-        until(self.settled, 15)
+        agreed(self.server)
         deadline = time.monotonic() + 15
         while True:
             found = super().check_quickly(promises)
             if not any("ends at -1001" in f for f in found) or time.monotonic() > deadline:
                 return found
             time.sleep(0.2)
-
-    def settled(self):
-        live = self.server.live()
-        return all(shown(b) == len(live) for b in live)
 
     def _group_offsets(self, groups):
         """Brokers learn of each other's end at different times: the library may be sent to one
@@ -58,11 +53,6 @@ class FleetLoad(Load):
 
     def _duckdb(self, topic):
         return reading.rows_duckdb(self.server, topic, self.server.store.endpoint)
-
-
-def shown(b):
-    with Client(b.address) as c:
-        return len(c.metadata([]).Brokers)
 
 
 def one_round(f, load, rng):
